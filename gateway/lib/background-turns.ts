@@ -8,9 +8,14 @@ const msOfTurnPerWork = 16
  * no more than one of them does. Only a long turn, of many requests, has several, beside which they must still proceed.
  */
 export class BackgroundTurns {
+  readonly #monotonicMs: () => number
   readonly #waiting: WaitingLine<() => void> = { items: [], next: 0 }
   #isPlanned = false
   #plannedAtMs = 0
+
+  constructor(monotonicMs = () => performance.now()) {
+    this.#monotonicMs = monotonicMs
+  }
 
   readonly add = (work: () => void): void => {
     this.#waiting.items.push(guarded('timer', work))
@@ -20,13 +25,13 @@ export class BackgroundTurns {
   #plan(): void {
     if (this.#isPlanned) return
     this.#isPlanned = true
-    this.#plannedAtMs = performance.now()
+    this.#plannedAtMs = this.#monotonicMs()
     setImmediate(this.#nextTurn)
   }
 
   readonly #nextTurn = guarded('timer', (): void => {
     this.#isPlanned = false
-    const turnMs = performance.now() - this.#plannedAtMs
+    const turnMs = this.#monotonicMs() - this.#plannedAtMs
     const most = Math.max(1, Math.floor(turnMs / msOfTurnPerWork))
     for (let left = Math.min(most, lengthOf(this.#waiting)); left > 0; left -= 1) takeFirst(this.#waiting)?.()
     if (lengthOf(this.#waiting) > 0) this.#plan()

@@ -1,20 +1,17 @@
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { hearFaults } from '../../gateway/fault/guarded.ts'
 import { BackgroundTurns } from '../../gateway/lib/background-turns.ts'
-import { inSlices } from '../../gateway/lib/in-slices.ts'
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-/** A clock that stands still unless the test moves it. */
-function stopClock(t: Test): { ms: number } {
+/** Turns by a clock that stands still unless the test moves it. */
+function stageTurns() {
   const clock = { ms: 1_000 }
-  t.intercept(performance, 'now', { value: () => clock.ms })
-  return clock
+  return { clock, turns: new BackgroundTurns(() => clock.ms) }
 }
 
 t.test('works that come together have a turn of the event loop each, in their order', async (t) => {
-  stopClock(t)
-  const turns = new BackgroundTurns()
+  const { turns } = stageTurns()
   const done: string[] = []
   for (const name of ['first', 'second', 'third']) turns.add(() => done.push(name))
   t.same(done, [])
@@ -25,8 +22,7 @@ t.test('works that come together have a turn of the event loop each, in their or
 })
 
 t.test('a work that goes on takes its place behind the others', async (t) => {
-  stopClock(t)
-  const turns = new BackgroundTurns()
+  const { turns } = stageTurns()
   const done: string[] = []
   const goOn = async (name: string): Promise<void> => {
     for (let slice = 0; slice < 2; slice += 1) {
@@ -38,26 +34,8 @@ t.test('a work that goes on takes its place behind the others', async (t) => {
   t.same(done, ['one', 'another', 'one', 'another'])
 })
 
-t.test('two long works do one slice in a turn together', async (t) => {
-  const clock = stopClock(t)
-  let done = 0
-  const work = (): void => {
-    done += 1
-    clock.ms += 1
-  }
-  const works = ['one', 'another'].map((name) => inSlices([name, name, name], work))
-  t.equal(done, 2, 'the first slice of each needs no turn')
-  for (let turn = 1; turn <= 4; turn += 1) {
-    await nextTurn()
-    t.ok(done <= 2 + turn)
-  }
-  await Promise.all(works)
-  t.equal(done, 6)
-})
-
 t.test('a long turn has several works, so that they proceed beside many requests', async (t) => {
-  const clock = stopClock(t)
-  const turns = new BackgroundTurns()
+  const { clock, turns } = stageTurns()
   const done: number[] = []
   const goOn = (number: number) => (): void => {
     done.push(number)
