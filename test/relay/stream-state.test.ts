@@ -115,13 +115,19 @@ t.test('an id line is noticed, whatever its block', async (t) => {
   t.equal(readAll('responses', [event({ id: 1 }), ': id: 1\n\n', 'idea: 1\n\n']).hasIds, false)
 })
 
+/** Both parts: the kernel knows their sum, and only estimates how much of it was the system's. */
+function spentMs(since: NodeJS.CpuUsage): number {
+  const { user, system } = process.cpuUsage(since)
+  return (user + system) / 1_000
+}
+
 /** The least processor time of a few runs. */
 const measureMs = (run: () => unknown): number =>
   Math.min(
     ...Array.from({ length: 5 }, () => {
       const started = process.cpuUsage()
       run()
-      return process.cpuUsage(started).user / 1_000
+      return spentMs(started)
     }),
   )
 
@@ -141,5 +147,5 @@ t.test('many lines cost no more than their bytes', async (t) => {
   const started = process.cpuUsage()
   account.read(Buffer.from(`${'data\n'.repeat(1_000_000)}data: x\r\n\r\n`))
   account.read(Buffer.from(`${'comment without a colon\n'.repeat(500_000)}data: x\n\n`))
-  t.ok(process.cpuUsage(started).user < 3_000_000)
+  t.ok(spentMs(started) < 3_000)
 })
