@@ -49,19 +49,23 @@ export class ExchangeRegister {
   visit(work: (open: OpenExchange) => void, onEnd: () => void): void {
     const { monotonicMs } = this.#options
     const look = guarded<OpenExchange>('timer', work)
-    const goOn = guarded('timer', (from: number): void => {
-      const untilMs = monotonicMs() + sliceMs
-      let visited = 0
-      const place = this.#open.visitDown(from, (open) => {
-        const wasEnded = open.end !== undefined
-        look(open)
-        visited += 1
-        const isCheap = wasEnded || open.end === undefined
-        return (isCheap && visited % 64 !== 0) || monotonicMs() < untilMs
-      })
-      if (place < 0) onEnd()
-      else inOwnTurn(() => goOn(place))
-    })
+    const goOn = guarded(
+      'timer',
+      (from: number): void => {
+        const untilMs = monotonicMs() + sliceMs
+        let visited = 0
+        const place = this.#open.visitDown(from, (open) => {
+          const wasEnded = open.end !== undefined
+          look(open)
+          visited += 1
+          const isCheap = wasEnded || open.end === undefined
+          return (isCheap && visited % 64 !== 0) || monotonicMs() < untilMs
+        })
+        if (place < 0) onEnd()
+        else inOwnTurn(() => goOn(place))
+      },
+      () => onEnd(),
+    )
     goOn(Number.MAX_SAFE_INTEGER)
   }
 }

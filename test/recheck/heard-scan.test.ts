@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { hearFaults } from '../../gateway/fault/guarded.ts'
+import { ExchangeRegister } from '../../gateway/recheck/exchange-register.ts'
 import { HeardScan } from '../../gateway/recheck/heard-scan.ts'
 import { OpenExchange } from '../../gateway/recheck/open-exchange.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'
@@ -56,4 +58,16 @@ t.test('changes that are heard during a scan wait for its end, and the next scan
   t.equal(stage.begun, 2)
   stage.end()
   t.match(stage, { scanned: 2, named: [1, 2, 3] })
+})
+
+t.test('a visit that breaks off ends, so that the next scan begins', (t) => {
+  t.teardown(hearFaults(() => undefined))
+  const monotonicMs = (): number => {
+    throw new Error('no clock')
+  }
+  const register = new ExchangeRegister({ monotonicMs, processId: 1 }, 0)
+  register.visit(
+    () => undefined,
+    () => t.end(),
+  )
 })
