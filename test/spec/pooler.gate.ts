@@ -110,10 +110,11 @@ pgbouncers.forEach((pgbouncer, at) => {
       })
 
       t.test('named statements behind a pooler that ignores the parameter are named where they collide', async (t) => {
-        const lenient = { ignore_startup_parameters: 'statement_timeout' }
-        // The newer PgBouncer does so unless it is told to track prepared statements.
         const url = await startPgBouncer(t, pgbouncer, world.databaseUrl, {
-          ...lenient,
+          ignore_startup_parameters: 'statement_timeout',
+          // Two connections of the gateway share the one of the server, so the second finds the first one's names.
+          default_pool_size: 1,
+          // The newer PgBouncer tracks prepared statements unless it is told not to.
           ...(pgbouncer.followsStatements && { max_prepared_statements: 0 }),
         })
         const serving = await startServing(t, {
@@ -123,7 +124,7 @@ pgbouncers.forEach((pgbouncer, at) => {
         })
         const accounts = await addAccounts(`collide-${at}`)
         await until(async () => {
-          // Clears the caches, since statements collide only where several are under way.
+          // Clears the caches, since a lookup needs a second connection only while another is under way.
           await writer.query('update users set username = username || $1 where true', ['x'])
           const answers = accounts.map(({ headers }) => call(serving.public, { path: '/datasets', headers }))
           return (await Promise.all(answers)).some(({ status }) => status === 503)
