@@ -15,16 +15,15 @@ function measureMs({ read }: Reader, text: string, turns: number): number {
   return (user + system) / 1_000 / turns
 }
 
-const median = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0
-
-/** Short readings are repeated until the counter of the kernel can tell them apart. */
-const sampleMs = 3
+/** Short readings are repeated until one sweep of the garbage collector more or less makes no difference. */
+const sampleMs = 10
 const mostSamples = 7
 
+/** The least of several samples: caches and a collector that others slow down only add to it. */
 const measureOften = (reader: Reader, text: string, samples: number): number => {
   const aboutMs = measureMs(reader, text, 1)
   const turns = Math.max(1, Math.min(2_000, Math.ceil(sampleMs / Math.max(aboutMs, 0.001))))
-  return median(Array.from({ length: samples }, () => measureMs(reader, text, turns)))
+  return Math.min(...Array.from({ length: samples }, () => measureMs(reader, text, turns)))
 }
 
 /** The exponent of growth from n over 2n to 4n: 1 is linear, 2 quadratic. */
