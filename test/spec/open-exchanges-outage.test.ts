@@ -56,7 +56,8 @@ t.test('without a database, `end` ends at once, and `keep` after `unknownMs`', a
     t.notOk(kept.hasEnded(), 'the other goes on')
     t.match(lastOf(await kept.whole()), /"access_unverified"/)
     const keptMs = performance.now() - frozenAtMs
-    t.ok(keptMs > unknownMs - 1_000 && passedMs() < unknownMs + 2_000, `${keptMs} ms`)
+    // `unknownMs` counts from the last reading, and on a busy machine that is seconds before.
+    t.ok(keptMs > unknownMs / 2 && passedMs() < unknownMs + 2_000, `${keptMs} ms`)
   })
   await until(() => isWell(patient.admin), 'the database again')
   const { length } = lasting.text()
