@@ -28,13 +28,16 @@ export function testBrokenStreams(t: Test, stage: Stage, sdk: Sdk): void {
 
   const wait = { waitMs: hasteMs.keepAlive * 2.5 }
   const silences: Readonly<Record<string, readonly [Scene, StreamFailureCode]>> = {
-    'closes its connection': [{ script: either({ comment: 'thinking' }, wait, { end: 'fin' }) }, 'worker_disconnected'],
-    'falls silent': [{ script: either({ end: 'hang' }) }, 'upstream_timeout'],
+    'closes its connection': [
+      { script: either({ comment: 'thinking' }, wait, { end: 'fin' }), gateway: stage.attentiveGateway },
+      'worker_disconnected',
+    ],
+    'falls silent': [{ script: either({ end: 'hang' }), gateway: stage.hastyGateway }, 'upstream_timeout'],
   }
   for (const [name, [scene, code]] of Object.entries(silences))
     t.test(`a worker that ${name} after keep-alives alone is told of`, async (t) => {
-      const hasty = { ...scene, gateway: stage.hastyGateway, maxRetries: 2 }
-      for (const use of await stage.play(sdk, streamingWays, hasty)) assertBroken(t, sdk, use, code, '')
+      for (const use of await stage.play(sdk, streamingWays, { ...scene, maxRetries: 2 }))
+        assertBroken(t, sdk, use, code, '')
     })
 
   t.test('a program whose token is revoked mid-stream is told, once', async (t) => {

@@ -47,7 +47,7 @@ const listRefusals = (stage: Stage): Readonly<Record<string, Refusal>> => ({
   },
   'a worker that cannot be reached': { scene: { gateway: stage.lonelyGateway }, raised: unavailable },
   'a worker that says nothing at all': {
-    scene: { gateway: stage.hastyGateway, script: either({ waitMs: 60_000 }) },
+    scene: { gateway: stage.impatientGateway, script: either({ waitMs: 60_000 }) },
     raised: {
       name: 'InternalServerError',
       status: 503,

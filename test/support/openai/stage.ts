@@ -40,15 +40,19 @@ export type Stage = Readonly<{
   database: Readonly<Record<string, unknown>>
   /** With the time-outs of production. */
   gateway: string
-  /** Loses patience, and says so to those who wait, in about a second. */
+  /** Sends keep-alives soon. A slow worker of a busy machine meets no limit. */
+  attentiveGateway: string
+  /** Sends keep-alives soon, and gives an answer up that has begun and falls silent. */
   hastyGateway: string
+  /** Gives an answer up that does not begin. */
+  impatientGateway: string
   /** A gateway whose upstream does not run. */
   lonelyGateway: string
   /** Uses the SDK in each of these ways, on both APIs and with each of its clients, all at once. */
   play: (sdk: Sdk, ways: readonly Way[], scene: Scene) => Promise<readonly Use[]>
 }>
 
-/** The silence of a stream after which the hasty gateway sends a keep-alive, and that after which it ends the stream. */
+/** The silence after which these gateways send a keep-alive, and that after which they give an answer up. */
 export const hasteMs = { keepAlive: 200, silence: 1_500 }
 
 /** Starts whatever an SDK may meet, short of the gateway's own end. */
@@ -57,11 +61,14 @@ export async function startStage(t: Test): Promise<Stage> {
   const backend = await startAgentBackend(t)
   const upstreams = { agents: { url: backend.url } }
   const { keepAlive: keepAliveMs, silence } = hasteMs
-  const timeouts = { keepAliveMs, streamIdleMs: silence, firstByteMs: silence, idleMs: silence }
   const database = { url: world.databaseUrl, connectTimeoutMs: 15_000, queryTimeoutMs: 15_000 }
-  const [steady, hasty, lonely] = await Promise.all([
-    startTestGateway(t, { world, upstreams, settings: { database } }),
-    startTestGateway(t, { world, upstreams, settings: { database, timeouts } }),
+  const startWith = (timeouts: Readonly<Record<string, number>>) =>
+    startTestGateway(t, { world, upstreams, settings: { database, timeouts } })
+  const [steady, attentive, hasty, impatient, lonely] = await Promise.all([
+    startWith({}),
+    startWith({ keepAliveMs }),
+    startWith({ keepAliveMs, streamIdleMs: silence, idleMs: silence }),
+    startWith({ firstByteMs: silence }),
     startTestGateway(t, { world, settings: { database } }),
   ])
   const standard = { apiKey: world.serviceAccounts.robot.apiKey, gateway: steady.public, path: '/agent/1' }
@@ -95,7 +102,9 @@ export async function startStage(t: Test): Promise<Stage> {
     backend,
     database,
     gateway: steady.public,
+    attentiveGateway: attentive.public,
     hastyGateway: hasty.public,
+    impatientGateway: impatient.public,
     lonelyGateway: lonely.public,
     play: (sdk, ways, scene) =>
       Promise.all(

@@ -22,7 +22,7 @@ export function testWholeAnswers(t: Test, stage: Stage, sdk: Sdk): void {
   const quietStreams = { 'a quiet stream': quiet, 'a quiet stream of numbered events': numberEvents(quiet) }
   for (const [name, script] of Object.entries(quietStreams))
     t.test(`${name} gets keep-alives that the user does not notice`, async (t) => {
-      const gateway = stage.hastyGateway
+      const gateway = stage.attentiveGateway
       for (const { title, outcome } of await stage.play(sdk, streamingWays, { gateway, script })) {
         t.equal(outcome.raised, undefined, title)
         t.equal(outcome.text, 'Hello', title)
