@@ -53,7 +53,7 @@ export type Stage = Readonly<{
 }>
 
 /** The silence after which these gateways send a keep-alive, and that after which they give an answer up. */
-export const hasteMs = { keepAlive: 200, silence: 1_500 }
+export const hasteMs = { keepAlive: 200, silence: 4_000 }
 
 /** Starts whatever an SDK may meet, short of the gateway's own end. */
 export async function startStage(t: Test): Promise<Stage> {
