@@ -43,13 +43,14 @@ const answer = (socket: Socket, soFar: string): void => {
   else socket.write('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nseen')
 }
 
-async function start(t: Test) {
+type Timeouts = Readonly<{ headersMs?: number; firstByteMs?: number }>
+
+async function start(t: Test, timeouts: Timeouts = {}) {
   const upstream = await startRawUpstream(t, answer)
   const gateway = await startTestGateway(t, {
     routes: [openRoute],
     upstreams: { platform: { url: upstream.url } },
-    // Short enough to wait for, long enough for a busy machine to answer within.
-    settings: { timeouts: { headersMs: 1_500, firstByteMs: 1_500 } },
+    settings: { timeouts },
   })
   const readMetrics = async (): Promise<string> => (await fetch(`${gateway.admin}/metrics`)).text()
   const countUpstream = async (): Promise<number> =>
@@ -68,6 +69,8 @@ type Place = Readonly<{
   prototype: object
   method: string
   component: string
+  /** Short ones where the fault is in a time-out alone: elsewhere a busy machine would run into them. */
+  timeouts?: Timeouts
   /** Leads to it; the method throws from its beginning on. */
   lead: (client: Client, running: Running) => unknown
   /** Before the method throws. */
@@ -125,6 +128,7 @@ const places: Readonly<Record<string, Place>> = {
   },
   'a time-out of a client': {
     ...{ prototype: ClientConnection.prototype, method: 'write', component: 'timer' },
+    timeouts: { headersMs: 1_500 },
     lead: (client) => client.send('GET /x HT'),
   },
   'a connection to an upstream that opens': {
@@ -155,13 +159,14 @@ const places: Readonly<Record<string, Place>> = {
   },
   'a time-out of an upstream': {
     ...{ prototype: ResponseStream.prototype, method: 'fail', component: 'timer' },
+    timeouts: { firstByteMs: 1_500 },
     lead: (client) => client.send(get('/silent')),
   },
 }
 
-for (const [name, { prototype, method, component, prepare, lead }] of Object.entries(places))
+for (const [name, { prototype, method, component, timeouts, prepare, lead }] of Object.entries(places))
   t.test(`a fault in ${name} ends no more than its own connection`, async (t) => {
-    const running = await start(t)
+    const running = await start(t, timeouts)
     const { gateway, faults } = running
     const uncaught: unknown[] = []
     const hear = (error: unknown): number => uncaught.push(error)
