@@ -11,11 +11,6 @@ import { build } from './build.js'
 import { install } from './install.js'
 import { longest } from './longest-tests.js'
 
-install()
-build()
-const { startTestProcess } = await import('./test-process.js')
-const { findMemoryFolder, startTestDatabase } = await import('./test-database.js')
-
 /** Files start servers and wait for real time-outs; on a busy machine that takes a while. A campaign has a day. */
 const timeoutMs = process.env.CAMPAIGN ? 86_400_000 : 900_000
 
@@ -140,7 +135,7 @@ const work = async () => {
   await idle?.stop()
 }
 
-/** While the database starts. Few files need few of the sources. */
+/** Few files need few of the sources. */
 async function compile() {
   if (waiting.length < 50) return
   const child = spawn(process.execPath, [fileURLToPath(new URL('compile-tests.js', import.meta.url))], {
@@ -150,10 +145,16 @@ async function compile() {
   if (code !== 0) throw new Error(`compile-tests.js ended with ${code}`)
 }
 
+install()
+// In a process of its own, beside the build and the start of the database.
+const compiled = compile()
+build()
+const { startTestProcess } = await import('./test-process.js')
+const { findMemoryFolder, startTestDatabase } = await import('./test-database.js')
 const memoryFolder = findMemoryFolder()
 const [database] = await Promise.all([
   waiting.filter(startsDatabase).length > 1 ? startTestDatabase(memoryFolder) : undefined,
-  compile(),
+  compiled,
 ])
 await Promise.all(Array.from({ length: Math.min(jobs, waiting.length) }, work))
 await database?.stop()

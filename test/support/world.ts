@@ -12,6 +12,7 @@ import { type EmbeddedPostgres, type EmbeddedPostgresOptions, startPostgres } fr
 import { heartbeat, type Population } from '../../gateway/demo/seed.ts'
 import { type populate, startWorld, type World, type WorldOptions } from '../../gateway/demo/world.ts'
 import { type Answer, type Call, call, callRaw } from './client.ts'
+import { withSmallCaches } from './gateway.ts'
 
 export type { RecordedRequest }
 
@@ -153,7 +154,7 @@ const demoConfiguration = fileURLToPath(new URL('../../config/demo.yaml', import
 const startGatewayHere =
   (database: DatabasePatience): NonNullable<WorldOptions['runGateway']> =>
   async (_logFile, environment) => {
-    const configuration = loadConfiguration(demoConfiguration, { ...process.env, ...environment })
+    const configuration = withSmallCaches(loadConfiguration(demoConfiguration, { ...process.env, ...environment }))
     const gateway = await startGateway({
       ...configuration,
       ...(configuration.database && { database: { ...configuration.database, ...database } }),
