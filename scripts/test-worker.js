@@ -7,6 +7,8 @@ import { pathToFileURL } from 'node:url'
 import { setFileTest } from './file-test.js'
 
 register('./file-test.js', import.meta.url)
+// Each gateway listens for the end of its process, and a file may start dozens.
+process.setMaxListeners(0)
 const { default: t } = await import('tap')
 
 /** Seconds of processor time, of this process and, where the system tells, of its ended children. */

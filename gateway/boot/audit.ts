@@ -23,7 +23,6 @@ function open(sink: string, problemAt: Configuration['problemAt']): Sink {
   }
 }
 
-/** open(2) gives ENXIO for a pipe without a reader, opened for writing with O_NONBLOCK. */
 const explain = (code: string | undefined): string =>
   code === 'ENXIO'
     ? 'ENXIO, no program reads this pipe'

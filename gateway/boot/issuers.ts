@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import type { Clock } from '../authenticate/clock.ts'
 import type { Carriers } from '../authenticate/credential.ts'
 import type { KeySet } from '../authenticate/jwks/key-set.ts'
@@ -43,6 +44,8 @@ export function startIssuers(configuration: Configuration, dependencies: IssuerD
   const clock: Clock = { now, monotonicMs, after }
   const stopping = new AbortController()
   const { signal } = stopping
+  // Every issuer listens to it, and every lookup of a token that is under way.
+  setMaxListeners(0, signal)
   const open = createOpenKeys(configuration, dependencies, signal)
   const told = listToldIssuers(configuration)
   const required: FirstKeys[] = []

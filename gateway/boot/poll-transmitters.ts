@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { IssuerRoute } from '../authenticate/ask-issuer.ts'
 import type { Configuration, TransmitterSettings } from '../configuration/configuration.ts'
@@ -32,6 +33,7 @@ export function startPolls(
 ): Polls {
   const stopping = new AbortController()
   const { signal } = stopping
+  setMaxListeners(0, signal)
   const { issuers, transmitters } = configuration ?? { issuers: [], transmitters: [] }
   const work: Work = {
     signal,
