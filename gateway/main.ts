@@ -78,8 +78,8 @@ program
     'after',
     example(
       'npx sallyport explain-request 0f9b2c3e-0d4e-4a51-9a57-3e1f2a7d9b11',
-      'kubectl logs deploy/sallyport | npx sallyport explain-request 0f9b2c3e --audit -',
-      'npx sallyport explain-request 0f9b2c3e --admin http://127.0.0.1:9090 --json',
+      'kubectl logs deploy/sallyport | npx sallyport explain-request ID --audit -',
+      'npx sallyport explain-request ID --admin http://127.0.0.1:9090 --json',
     ),
   )
   .action(lazyCommand(() => import('./cli/explain-request.ts'), 'runExplainRequest'))

@@ -54,6 +54,21 @@ t.test('a file that no import joins to its walk is found', async (t) => {
   ])
 })
 
+t.test('each subject has a file that refuses or obeys, and a test', async (t) => {
+  const [, section = ''] = readDocument('docs/explanation/life-of-a-request.md').split('## Files and tests by subject')
+  const rows = [...section.matchAll(/^\| ([a-z].*?) \| (.+) \| `(.+)` \|$/gm)]
+  t.ok(rows.length >= 15)
+  for (const [, subject = '', files = '', test = ''] of rows) {
+    t.ok(existsSync(`${root}../${test}`), test)
+    for (const [, file = ''] of files.matchAll(/`(\S+\.ts)`/g))
+      t.match(
+        readFileSync(`${root}${file}`, 'utf8'),
+        /new GatewayError\(|\broute\b|readRequestId/,
+        `${subject}: ${file}`,
+      )
+  }
+})
+
 t.test('the page of walks counts the files of each', async (t) => {
   const rows = [...page.matchAll(/^\| \[(.+)\]\(#(.+)\) \| (\d+) \|/gm)]
   t.same(

@@ -56,10 +56,14 @@ const renderCause = ({ reason, cause, tokenId }: RecentRequest): Html =>
     tokenId === undefined ? undefined : html` <span class="tag">token ${tokenId}</span>`
   }`
 
-function renderTarget({ listener, method, path }: RecentRequest): Html {
+function renderTarget({ listener, method, path, userId }: RecentRequest): Html {
   const asked = listener === 'decision' ? html` <span class="tag">decision</span>` : undefined
   if (path === undefined)
     return html`<span class="methods">${method ?? ''}</span> <span class="quiet">could not be read</span>${asked}`
-  const question = new URLSearchParams({ method: method ?? '', path })
-  return html`<span class="methods">${method ?? ''}</span> <a href="/?${question.toString()}#explain" title="Explain this request">${path}</a>${asked}`
+  const question = new URLSearchParams({
+    method: method ?? '',
+    path,
+    ...(userId === undefined && { credential: 'none' }),
+  })
+  return html`<span class="methods">${method ?? ''}</span> <a href="/?${question.toString()}#explain" title="Explain this method and path; choose the role there">${path}</a>${asked}`
 }

@@ -257,6 +257,14 @@ t.test('a question is answered on the page, and stands in the form again', async
   t.match(await read('/?path=/things&role=nobody'), /there is no role &quot;nobody&quot;/)
 })
 
+t.test('a request leads to its explanation, without a credential where none was accepted', async (t) => {
+  const leadsOf = async (request: RecentRequest): Promise<string | undefined> =>
+    /<a href="(\/\?method[^"]*#explain)"/.exec(await read('/', { history: historyOf(request) }))?.[1]
+  t.equal(await leadsOf(refusal), '/?method=GET&amp;path=%2Fthings#explain')
+  const unknown = { ...refusal, reason: 'unauthenticated', cause: 'credential_missing', userId: undefined }
+  t.equal(await leadsOf(unknown), '/?method=GET&amp;path=%2Fthings&amp;credential=none#explain')
+})
+
 t.test('upstreams are judged by what they answered in the last minute', async (t) => {
   let atMs = now.getTime()
   const history = createHistory(() => atMs)
