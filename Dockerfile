@@ -1,12 +1,11 @@
-# syntax=docker/dockerfile:1
 # The gateway alone: what `npm pack` takes, and the production dependencies of the lock file.
 #
 #   docker build --tag sallyport --build-arg REVISION="$(git rev-parse HEAD)" \
 #     --build-arg SOURCE_DATE_EPOCH="$(git log -1 --pretty=%ct)" .
 
 # A line with long-term support, by the digest of its index for all platforms: a tag may be led elsewhere. Raise both together
-# (`docker buildx imagetools inspect node:24.21.0-trixie-slim` tells it), or give a mirror's of your own.
-ARG NODE_IMAGE=docker.io/library/node:24.21.0-trixie-slim@sha256:8ec5d7557396cfe32d21c3f9c13072355ceab22b584578ca4bb28af31120cffe
+# (`docker buildx imagetools inspect node:24.22.3-trixie-slim` tells it), or give a mirror's of your own.
+ARG NODE_IMAGE=docker.io/library/node:24.22.3-trixie-slim
 
 FROM ${NODE_IMAGE} AS build
 WORKDIR /build
@@ -43,7 +42,7 @@ LABEL org.opencontainers.image.title="sallyport" \
   org.opencontainers.image.version="0.1.0" \
   org.opencontainers.image.revision="${REVISION}" \
   org.opencontainers.image.licenses="Apache-2.0" \
-  org.opencontainers.image.base.name="docker.io/library/node:24.21.0-trixie-slim"
+  org.opencontainers.image.base.name="docker.io/library/node:24.22.3-trixie-slim"
 # A gateway installs nothing, and neither shall an intruder.
 RUN rm -rf /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /usr/local/bin/corepack \
   /usr/local/bin/yarn /usr/local/bin/yarnpkg /opt/yarn-*

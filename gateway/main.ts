@@ -6,6 +6,7 @@ import { lazyCommand } from './cli/lazy-command.ts'
 import { addPolicyCommands } from './cli/policy/commands.ts'
 import { addProvisionCommands } from './cli/provision/commands.ts'
 import { reportFailure } from './configuration/failure.ts'
+import { findLackingFixes } from './configuration/node-releases.ts'
 import { describeVersions, readVersion } from './configuration/version.ts'
 import { takeEarlySignals } from './fault/early-signals.ts'
 import { paintError } from './lib/paint.ts'
@@ -48,6 +49,7 @@ program
   .description("Update the schema of the directory's database")
   .option('-c, --config <file>', 'configuration file', defaultConfig)
   .option('--adopt', "keep another program's tables as they are, and add the gateway's own beside them")
+  .option('--from-unreleased', 'take over the database of a program from before 0.1.0, once; its data stay')
   .option('--json', 'print the applied migrations as JSON')
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport migrate'))
   .action(lazyCommand(() => import('./cli/migrate.ts'), 'runMigrate'))
@@ -230,7 +232,10 @@ program
   .command('check')
   .description('Check every view, column, value and trigger that the gateway needs; change nothing')
   .option('-c, --config <file>', 'configuration file', defaultConfig)
-  .option('--try-writes', 'also log in, mint and revoke once, in a transaction that is rolled back')
+  .option(
+    '--try-writes',
+    'also log in, mint, revoke and update watched tables once, in a transaction that is rolled back',
+  )
   .option('--json', 'print the findings as JSON')
   .addHelpText('after', example('DATABASE_URL=postgres://… npx sallyport directory check'))
   .action(lazyCommand(() => import('./cli/check-directory.ts'), 'runCheckDirectory'))
@@ -252,6 +257,9 @@ program
   .addHelpText('after', example('npx sallyport version --json'))
   .action(async ({ json }: Readonly<{ json?: boolean }>) => {
     process.stdout.write(`${json ? JSON.stringify(await describeVersions()) : readVersion()}\n`)
+    const lack = findLackingFixes(process.version, new Date())
+    // On standard error, since scripts read the version.
+    if (lack !== undefined) process.stderr.write(`sallyport: Node ${process.version} is for trying only, ${lack}\n`)
   })
 
 program

@@ -5,27 +5,29 @@ import type { Consult } from './consult/consult.ts'
 import type { Directory, KnownUser } from './directory/directory.ts'
 import type { Cors } from './endpoints/cors.ts'
 import type { Answer } from './endpoints/endpoints.ts'
-import type { RequestFacts } from './endpoints/request-facts.ts'
+import type { ConfirmedBody, RequestFacts } from './endpoints/request-facts.ts'
 import { GatewayError } from './errors/gateway-error.ts'
 import { type Rendered, render } from './errors/render.ts'
-import type { Forward, Received } from './forward/forward.ts'
+import { awaitBody, type Forward, type Received, requireForwardedHead } from './forward/forward.ts'
 import type { UpstreamResult } from './http/engine.ts'
 import type { Exchange } from './http/exchange.ts'
 import { type Awaitable, andThen } from './lib/awaitable.ts'
 import type { Limit } from './limit/limit.ts'
 import type { Locate } from './locate/locate.ts'
+import { isSameRequest, type Upstream } from './locate/upstream.ts'
 import type { Audit } from './observe/audit/audit.ts'
 import type { AuditedListener } from './observe/audit/line.ts'
 import type { BeginRecord, ObserveRequest, RequestObserver, RequestRecord } from './observe/request-record.ts'
-import type { Pin } from './pin/pin.ts'
+import type { Pin, PinnedHeaders } from './pin/pin.ts'
 import type { DeclaredOrganizations } from './policy/organizations.ts'
 import type { Roles } from './policy/role.ts'
-import type { Route } from './policy/route.ts'
+import type { AnswerName, Route } from './policy/route.ts'
 import { readClient, type TrustedProxies } from './receive/client.ts'
 import { type HeadLimits, requireHead } from './receive/head-limits.ts'
-import { readHeaders } from './receive/headers.ts'
+import { readHeaders, requirePlainBody } from './receive/headers.ts'
 import { readRequestId } from './receive/request-id.ts'
 import { type RequestTarget, readTarget } from './receive/target.ts'
+import { routeChanged } from './recheck/judge-again.ts'
 import type { OpenExchange } from './recheck/open-exchange.ts'
 import type { Recheck } from './recheck/recheck.ts'
 import type { Relay, RelayContext } from './relay/relay.ts'
@@ -88,7 +90,7 @@ export const createPipeline = (stage: Stages) => {
 
       const preflight = stage.cors.answerPreflight(exchange, () => snapshot.table.methodsAt(target, headers.host))
       if (preflight) {
-        observer.onAllowed()
+        notePreflight(record, observer)
         await passAudit(stage.audit, record, observer, preflight.status)
         exchange.respond({ ...preflight, headers: [...preflight.headers, 'x-request-id', requestId] }, '')
         return
@@ -100,7 +102,7 @@ export const createPipeline = (stage: Stages) => {
       const { match } = permit
       if (match.route.destination.kind === 'answer') {
         await passAudit(stage.audit, record, observer)
-        const facts = describeRequest(stage, received, target, record)
+        const facts = describeRequest(stage, received, target, record, match.route.destination)
         const answer = await stage.answer(match.route.destination.name, permit, snapshot.roles, facts)
         exchange.respond(answer, answer.body)
         return
@@ -109,13 +111,13 @@ export const createPipeline = (stage: Stages) => {
       let upstream = snapshot.locate(permit, headers.host)
       if (upstream instanceof Promise) upstream = await upstream
       observer.onUpstream(upstream)
-      let pinned = stage.pin(permit, upstream)
-      if (pinned instanceof Promise) pinned = await pinned
-      const audited = passAudit(stage.audit, record, observer)
+      const audited = passForwarded(stage, permit, upstream, received, { record, observer })
       if (audited !== undefined) await audited
       open = stage.recheck.open({ exchange, permit, upstream, host: headers.host, report: record }, heard)
       if (open.namedAtMs > 0) await requireConfirmed(open, stage.recheck)
-      const response = await stage.forward(permit, upstream, pinned, cancellableBy(open, received))
+      const begun = awaitBegin(open, upstream, received)
+      if (begun !== undefined) await begun
+      const response = await stage.forward(permit, upstream, pinAtHead(stage, permit, upstream, open), received)
       const passed = passOn(stage, response, exchange, { match, upstream, requestId, observer, open })
       if (passed !== undefined) await passed
     } catch (caught) {
@@ -133,37 +135,53 @@ function describeRequest(
   received: Received,
   target: RequestTarget,
   observer: RequestObserver,
+  { name }: Readonly<{ name: AnswerName }>,
 ): RequestFacts {
   const { exchange, headers, client, requestId } = received
-  const readConfirmed = async (limitBytes: number): Promise<Buffer> => {
+  const readBody = async (limitBytes: number): Promise<ConfirmedBody> => {
+    requirePlainBody(exchange.headers)
     const bytes = await exchange.body.read(limitBytes)
     const admitUncounted = createAdmit(stage, 'decision')
-    await admitUncounted(received, target, headers.host, stage.snapshot(), observer)
-    return bytes
+    const snapshot = stage.snapshot()
+    const permit = await admitUncounted(received, target, headers.host, snapshot, observer)
+    const { destination } = permit.match.route
+    if (destination.kind !== 'answer' || destination.name !== name) throw routeChanged()
+    return { bytes, permit, roles: snapshot.roles }
   }
-  return { requestId, clientAddress: client.address, search: target.search, body: { read: readConfirmed } }
+  return { requestId, clientAddress: client.address, search: target.search, readBody }
 }
 
 function passOn(
-  { tunnel, relay }: Pick<Stages, 'tunnel' | 'relay'>,
+  { tunnel, relay, recheck }: Pick<Stages, 'tunnel' | 'relay' | 'recheck'>,
   response: UpstreamResult,
   exchange: Exchange,
-  context: RelayContext,
+  context: RelayContext & Readonly<{ open: OpenExchange }>,
 ): Awaitable<void> {
+  context.open.releasePermit()
   if ('connection' in response) tunnel(response, exchange, context)
-  else return relay(response, exchange, context)
+  else return relay(response, exchange, { ...context, confirm: confirmBy(recheck, context.open) })
 }
+
+/** During an outage of the directory, what the last facts permit stays permitted for as long as `streams` says. */
+const confirmBy =
+  (recheck: Recheck, open: OpenExchange): RelayContext['confirm'] =>
+  () =>
+    open.namedAtMs > 0 || (!open.isStale && recheck.isUnconfirmed(open)) ? recheck.confirm(open) : undefined
 
 /** A change came after the facts of the permit were read, so it is judged again before its first byte goes out. */
 async function requireConfirmed(open: OpenExchange, recheck: Recheck): Promise<void> {
   await recheck.confirm(open)
-  if (open.end) throw open.end.refusal
+  requireOpen(open)
 }
 
-function cancellableBy(open: OpenExchange, received: Received): Received {
-  open.isForwarded = true
+function requireOpen({ end }: OpenExchange): void {
+  if (end) throw end.refusal
+}
+
+/** A right may end in the very turn in which the body begins, when the wait can't be cancelled any more. */
+function awaitBegin(open: OpenExchange, upstream: Upstream, received: Received): Promise<void> | undefined {
   received.onCancellable = cancelledWith(open)
-  return received
+  return awaitBody(upstream, received)?.then(() => requireOpen(open))
 }
 
 /**
@@ -174,6 +192,36 @@ const cancelledWith =
   (open: OpenExchange): Received['onCancellable'] =>
   (request) =>
     open.onCancellable(request)
+
+/**
+ * Signs when the head is written, from the facts last judged: a body may have begun late, or the connection opened. No
+ * change since then is missed, and one confirmation is enough, because the next change is judged within a second.
+ */
+const pinAtHead =
+  (stage: Pick<Stages, 'pin' | 'recheck' | 'snapshot'>, permit: Permit, upstream: Upstream, open: OpenExchange) =>
+  (): Awaitable<PinnedHeaders> => {
+    if (stage.recheck.isUnconfirmed(open) || open.permit !== permit) return pinJudgedAgain(stage, upstream, open)
+    const pinned = stage.pin(permit, upstream)
+    if (pinned instanceof Promise) return pinned.then((made) => sent(open, made))
+    return sent(open, pinned)
+  }
+
+async function pinJudgedAgain(
+  stage: Pick<Stages, 'pin' | 'recheck' | 'snapshot'>,
+  upstream: Upstream,
+  open: OpenExchange,
+): Promise<PinnedHeaders> {
+  if (stage.recheck.isUnconfirmed(open)) await requireConfirmed(open, stage.recheck)
+  const { permit } = open
+  // A new table may lead the same request to another path, or without its credentials.
+  if (!isSameRequest(await stage.snapshot().locate(permit, open.host), upstream)) throw routeChanged()
+  return sent(open, await stage.pin(permit, upstream))
+}
+
+function sent(open: OpenExchange, pinned: PinnedHeaders): PinnedHeaders {
+  open.isForwarded = true
+  return pinned
+}
 
 type Admit = (
   received: Received,
@@ -208,7 +256,11 @@ export function createAdmit(
     if (match.route.isPublic) return issue(enforce(decide(match, undefined, roles)), received, observer)
     const { exchange, headers, client, requestId } = received
     const arrival = { clientAddress: client.address, requestId }
-    return andThen(stage.authenticate(readCredential(headers, stage.credentials, exchange), arrival), (principal) => {
+    const { isHandshake } = exchange
+    // A proxy's question has a method of its own.
+    const asked = { method: match.target.method, isHandshake, isWebSocket: match.route.isWebSocket }
+    const credential = readCredential(headers, stage.credentials, asked, client)
+    return andThen(stage.authenticate(credential, arrival), (principal) => {
       observer.onPrincipal(principal)
       const organization = resolveOrganization(principal, match, headers)
       observer.onOrganization(organization)
@@ -244,6 +296,11 @@ export function createAdmit(
 const isCounted = ({ rateLimit, destination }: Route, listener: AuditedListener): boolean =>
   rateLimit !== undefined && (listener === 'public' || destination.kind !== 'answer')
 
+export function notePreflight(record: RequestRecord, observer: RequestObserver): void {
+  record.notePreflight()
+  observer.onAllowed()
+}
+
 /**
  * The audit gate. With `audit.onFull: wait` a request proceeds only after its decision is recorded, and is refused if
  * that fails. The status is known only if the gateway itself responds.
@@ -257,6 +314,22 @@ export function passAudit(
   observer.onSettled()
   const decision = record.takeDecision(audit.isOn, status)
   return decision && audit.record(decision)
+}
+
+/** Measures a head before the audit, which would otherwise tell of a request that was let through. */
+function passForwarded(
+  { pin, audit }: Pick<Stages, 'pin' | 'audit'>,
+  permit: Permit,
+  upstream: Upstream,
+  received: Received,
+  { record, observer }: Readonly<{ record: RequestRecord; observer: RequestObserver }>,
+): Awaitable<void> {
+  const { headLimitBytes } = upstream
+  if (headLimitBytes === undefined) return passAudit(audit, record, observer)
+  return andThen(pin(permit, upstream), (pinned) => {
+    requireForwardedHead(permit, upstream, headLimitBytes, pinned, received)
+    return passAudit(audit, record, observer)
+  })
 }
 
 export async function auditRefusal(

@@ -26,8 +26,8 @@ export function build({ force = false } = {}) {
   // `npm run types` checks them; a package is made of checked sources alone.
   const words = [tsc, '-p', root, '--outDir', fresh, ...(force ? [] : ['--noCheck'])]
   runStep('Compiling …', () => execFileSync(process.execPath, words, { stdio: 'inherit' }))
-  for (const scripts of ['directory/postgres/migrations', 'directory/postgres/adopted'])
-    cpSync(join(root, 'gateway', scripts), join(fresh, scripts), { recursive: true })
+  const read = ['configuration/node-releases.json', 'directory/postgres/migrations']
+  for (const path of read) cpSync(join(root, 'gateway', path), join(fresh, path), { recursive: true })
   execFileSync(process.execPath, [compileSchemas, fresh], { stdio: 'inherit' })
   chmodSync(join(fresh, 'main.js'), 0o755)
   writeFileSync(join(fresh, '.built'), '')

@@ -1,8 +1,8 @@
 // Installs a pinned Node with long-term support into .sallyport, unless it is there. Without an argument it is the
 // image's, for all tests and the benches; else that of the named line.
-import { execFileSync } from 'node:child_process'
-import { copyFileSync, mkdirSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { installByNpm } from './install/by-npm.js'
 import { imageLine, lines, locateNode } from './node-versions.js'
 
 const line = process.argv[2] ?? String(imageLine)
@@ -14,13 +14,8 @@ try {
   if (!optionalDependencies[packageName]) throw new Error(`there is no ${packageName} in ${list}/package.json`)
   if (!isInstalled()) {
     console.error(`Installing Node ${version} in ${folder} …`)
-    mkdirSync(folder, { recursive: true })
-    for (const file of ['package.json', 'package-lock.json']) copyFileSync(join(list, file), join(folder, file))
-    const npm = process.env.npm_execpath
-    const [command, first] = npm ? [process.execPath, [npm]] : ['npm', []]
-    // The very files of the lock, and no package's scripts.
-    const args = [...first, 'ci', '--ignore-scripts', '--no-audit', '--no-fund', '--loglevel=error']
-    execFileSync(command, args, { cwd: folder, stdio: ['ignore', 2, 2] })
+    // Standard output is for the folder alone.
+    installByNpm(list, folder, [], ['ignore', 2, 2])
   }
   if (!isInstalled()) throw new Error(`${program} does not run`)
   // To run the tests with it: PATH=$(node scripts/install-node-lts.js):$PATH

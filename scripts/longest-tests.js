@@ -12,6 +12,7 @@ export const longest = [
   'test/deploy/image.gate.ts',
   'test/deploy/site.gate.ts',
   'test/pipeline/slow-clients.test.ts',
+  'test/advisories/foreign-answers.test.ts',
   'test/spec/workers-ending.gate.ts',
   'test/spec/running.test.ts',
   'test/spec/reload.test.ts',

@@ -12,6 +12,7 @@ const longestFunction = 60
 /** Folders from the ground up; folders on one floor may import one another. An arrow to a later floor runs upward. */
 export const floors = [
   ['errors', 'fault', 'lib', 'network'],
+  ['rights'],
   ['policy'],
   ['http', 'directory'],
   ['receive'],
@@ -60,7 +61,25 @@ export function measureHouse() {
     largestFolder: findLargest(files),
     duplicateNames: findDuplicates(sources),
     longFunctions: files.flatMap((file) => listLongFunctions(file, sources.get(file))),
+    ...measureDocuments(),
+    sqlLines: countSqlLines(),
   }
+}
+
+/** Pages below docs/, decisions and indexes among them, and words of SECURITY.md. */
+function measureDocuments() {
+  const repository = `${root}/..`
+  const pages = readdirSync(`${repository}/docs`, { recursive: true, encoding: 'utf8' })
+  const security = readFileSync(`${repository}/SECURITY.md`, 'utf8')
+  return {
+    documentPages: pages.filter((file) => file.endsWith('.md')).length,
+    securityWords: security.match(/\S*\w\S*/g)?.length ?? 0,
+  }
+}
+
+function countSqlLines() {
+  const names = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.sql'))
+  return names.reduce((sum, name) => sum + readFileSync(`${root}/${name}`, 'utf8').split('\n').length - 1, 0)
 }
 
 const parse = (file) =>

@@ -1,5 +1,5 @@
-// The versions of Node that Sallyport runs on and is tested on. package.json has the floor, this file all others; a test
-// compares the locks, the Dockerfile, the gate and the documents with both.
+// The versions of Node that Sallyport runs on and is tested on. package.json has the floor, node-releases.json all others,
+// since the program reads them too. A test compares the locks, the Dockerfile, the gate and the documents with both.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,19 +10,18 @@ const readJson = (path) => JSON.parse(readFileSync(new URL(path, import.meta.url
 /** The oldest that starts. Many machines still have it. */
 export const floor = readJson('../package.json').engines.node.replace('>=', '')
 
+const releases = readJson('../gateway/configuration/node-releases.json')
+
 /**
  * Release lines by their major. `from` is the oldest release that can start: 22.0 and 22.1 have no `crc32` in node:zlib.
- * `endOfLife` is the date in schedule.json of github.com/nodejs/Release. `folder` has the lock by which npm installs
- * `version`, and the same name in .sallyport.
+ * `endOfLife` is the date in schedule.json of github.com/nodejs/Release. `lastSecurityRelease` is the newest release whose
+ * CHANGELOG.md says "This is a security release": `sallyport version` and the start warn below it, `npm run release` refuses
+ * an image below it. `folder` has the lock by which npm installs `version`, and the same name in .sallyport.
  */
-export const lines = {
-  20: { from: floor, endOfLife: '2026-04-30' },
-  22: { from: '22.2', endOfLife: '2027-04-30', version: '22.23.3', folder: 'node-22' },
-  24: { from: '24.0', endOfLife: '2028-04-30', version: '24.21.0', folder: 'node-lts' },
-}
+export const lines = releases.lines
 
 /** The line of the image, on which the gate runs every test and the benches measure. */
-export const imageLine = 24
+export const imageLine = releases.imageLine
 
 /** The folder into which npm puts the pinned Node of a line. */
 export function locateNode(line) {

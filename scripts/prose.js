@@ -7,11 +7,11 @@ import { fileURLToPath } from 'node:url'
 import { extractProse } from './extract-prose.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-/** Comments allowed in gateway/: each should tell a reason that the code cannot tell. */
-const mostComments = 1_300
+/** Comments allowed in gateway/: each should tell a reason that the code cannot tell, as each constant's has one. */
+const mostComments = 2_000
 const readable = /\.(md|[jt]s|ya?ml|sql|conf|cfg|tpl|schema\.json)$|(^|\/)(Dockerfile|Caddyfile)$|^\.ci\//
 /** A migration that ran must not change: databases keep its checksum. These ran; a newer one is read before it does. */
-const settled = /^gateway\/directory\/postgres\/(migrations\/00(0\d|1[0-8])|adopted\/00(0\d|1[01]))\./
+const settled = /^gateway\/directory\/postgres\/migrations\/[a-z]+\/010[0-2]\./
 const skipped = new Set(['node_modules', '.git', '.sallyport', '.tap', 'dist', 'coverage'])
 
 const help = `Usage: npm run prose [-- [--count] [PATH…]]
@@ -123,7 +123,7 @@ function main(words) {
   }
   const vale = findVale()
   if (!vale) {
-    console.log('prose: skipped, Vale is missing (node scripts/install-vale.js)')
+    console.log('prose: skipped, Vale is missing (node scripts/install-tools.js vale)')
     process.exitCode = process.env.REQUIRE_ALL ? 1 : 0
     return
   }

@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { build } from './build.js'
-import { lines } from './node-versions.js'
+import { imageLine, lines } from './node-versions.js'
 import { makeSbom } from './sbom.js'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -47,6 +47,23 @@ export function readNotes(changelog, version) {
   return { isDated: /^\[[^\]]+\] - \d{4}-\d{2}-\d{2}$/.test(heading), text: body.join('\n').trim() }
 }
 
+const isOlder = (version, than) => version.localeCompare(than, 'en', { numeric: true }) < 0
+
+/** The conditions of the Node that the image runs: by its digest, since a tag may be led elsewhere, and with every fix. */
+export function checkImage(dockerfile, { version: mended, date } = lines[imageLine].lastSecurityRelease) {
+  const [image = '', tag = '', version = '0', digest] =
+    /^ARG NODE_IMAGE=\S*?(node:([\d.]+)[\w.-]*)(@sha256:[0-9a-f]{64})?$/m.exec(dockerfile) ?? []
+  const places = 'Dockerfile, compose.yaml and .github/workflows/ci.yaml'
+  return [
+    [
+      image !== '' && digest !== undefined,
+      'the image is named by its digest',
+      `docker buildx imagetools inspect ${tag} tells it; write it into ${places}`,
+    ],
+    [!isOlder(version, mended), `the image has Node's fixes of ${date}`, `raise Node ${version} to ${mended} or newer`],
+  ]
+}
+
 /** Every condition of a release, and whether this commit meets it. */
 function checkCommit() {
   const versions = {
@@ -66,6 +83,7 @@ function checkCommit() {
       `${tag} names this commit`,
       `git tag --sign ${tag}`,
     ],
+    ...checkImage(read('Dockerfile')),
   ]
 }
 

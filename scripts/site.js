@@ -25,7 +25,7 @@ else if (unknown !== undefined) {
   console.error(`site: unknown option ${unknown}\n\n${help}`)
   process.exitCode = 2
 } else if (!existsSync(program)) {
-  console.log('site: skipped, VitePress is missing (node scripts/install-companions.js)')
+  console.log('site: skipped, VitePress is missing (node scripts/install-tools.js companions)')
   process.exitCode = process.env.REQUIRE_ALL ? 1 : 0
 } else {
   const action = words.includes('--serve') ? ['preview', '--host', '127.0.0.1'] : ['build']

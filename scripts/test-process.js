@@ -28,12 +28,13 @@ const restMs = 5_000
  * A process that runs one test file after another. `run` hands out the parser of the file's tests before anything is read.
  * Its `fault` is an error outside of every test. A process with `isSpent` takes no other file.
  */
-export function startTestProcess({ database, memoryFolder }) {
+export function startTestProcess({ database, memoryFolder, environment }) {
   const switches = ['--enable-source-maps', `--max-semi-space-size=${youngMegabytes}`, `--import=${loader}`]
   const child = spawn(process.execPath, [...switches, worker], {
     cwd: root,
     env: {
       ...process.env,
+      ...environment,
       ...(database && {
         SALLYPORT_TEST_DATABASE: database.url,
         SALLYPORT_TEST_POPULATION: JSON.stringify(database.population),

@@ -99,6 +99,17 @@ t.test(
   },
 )
 
+/** Pages grow with features: a change that needs another one raises this in its own commit, with a line of its reason. */
+const mostPages = 76
+/** A reporter reads it whole. More promises, not more words of each, are a reason to raise it. */
+const mostWordsOfSecurity = 1_000
+
+t.test('documents stay few: a page for each task, and a SECURITY.md that is read whole', async (t) => {
+  t.ok(house.documentPages > 50, 'the pages were found')
+  t.ok(house.documentPages <= mostPages, `${house.documentPages} pages`)
+  t.ok(house.securityWords > 300 && house.securityWords <= mostWordsOfSecurity, `${house.securityWords} words`)
+})
+
 /** Those that there are isolate a package, a thread's entry or purity. */
 const mostSmallFiles = 25
 const largestShare = 0.15
@@ -108,6 +119,13 @@ t.test('few small files have one importer, and no folder holds more than its sha
     found: house.smallFiles,
   })
   t.ok(house.largestFolder.share <= largestShare, 'a folder is one subject', { found: house.largestFolder })
+})
+
+/** The first five files of migrations. A migration after them raises this, with a line of reason. */
+const mostSqlLines = 1_000
+
+t.test('the schema is short enough to be read', async (t) => {
+  t.ok(house.sqlLines > 500 && house.sqlLines <= mostSqlLines, `${house.sqlLines} lines`)
 })
 
 t.test('a planted violation of each rule is found', async (t) => {
@@ -133,6 +151,17 @@ t.test('a planted violation of each rule is found', async (t) => {
   ]
   for (const [file, source] of planted)
     t.equal(importsOf(file, source).flatMap((found) => violationsOf(found)).length, 1, `${file}: ${source}`)
+})
+
+/** They ask the gateway itself, over loopback or from its own console. */
+const ownFetch = ['admin/console/script.ts', 'cli/admin.ts', 'cli/healthcheck.ts']
+
+t.test('foreign servers are asked by the shipped undici, and not by the copy that Node brings', async (t) => {
+  const read = (file: string): string => readFileSync(`${root}/${file}`, 'utf8').replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, '')
+  const found = files.filter(
+    (file) => !file.startsWith('demo/') && /(?<![\w.'"]|typeof )fetch(?=[(),])/.test(read(file)),
+  )
+  t.same(found.sort(), ownFetch)
 })
 
 t.test('authorize waits for nothing and reads no clock', async (t) => {

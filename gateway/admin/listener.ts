@@ -1,10 +1,11 @@
 import type { Exchange, RawHeaders } from '../http/exchange.ts'
+import { isConsoleHost } from '../lib/loopback.ts'
 import type { MetricsSnapshot } from '../observe/metrics/combine.ts'
+import { isHost } from '../receive/headers.ts'
 import { readRequestId } from '../receive/request-id.ts'
 import type { ExchangePage, ExchangeQuery } from '../recheck/list-exchanges.ts'
 import type { ClusterStates } from './cluster-state.ts'
 import type { WhoMayPage, WhoMayQuery } from './console/who-may.ts'
-import { isConsoleHost } from './console-host.ts'
 import type { HistoryQuery, HistoryReading } from './history/history.ts'
 import type { PolicyStates } from './policy-state.ts'
 import { isReady, type Readiness, stateOf } from './readiness.ts'
@@ -38,9 +39,14 @@ export type AdminPage = Readonly<{ status: number; contentType: string; body: st
  */
 export const createAdmin = (pages: AdminPages, isLocal: () => boolean) => (exchange: Exchange) => {
   const choosePage = (): Promise<AdminPage> => {
-    if (isLocal() && !isConsoleHost(readHeader(exchange.headers, 'host'))) return json(421, { error: misdirected })
+    const [host = '', another] = readLines(exchange.headers, 'host')
+    // Checks of HTTP/1.0 send no Host, as HAProxy's do. Browsers always send one, so no rebound name comes this way.
+    const isHealth = isHealthPage(exchange.target)
+    const isUnnamed = isHealth && host === '' && another === undefined
+    if (!isUnnamed && (another !== undefined || !isHost(host))) return json(400, { error: malformed })
+    if (!isUnnamed && isLocal() && !isConsoleHost(host)) return json(421, { error: misdirected })
     if (asksDirectory(exchange.target) && isOfAnotherSite(exchange.headers)) return json(403, { error: crossSite })
-    const isRead = exchange.method === 'GET' || exchange.method === 'HEAD'
+    const isRead = ['GET', 'HEAD'].includes(exchange.method) || (isHealth && isPlainOptions(exchange))
     return isRead ? render(exchange.target, pages) : json(405, { error: 'method not allowed' }, ['allow', 'GET, HEAD'])
   }
   const page = choosePage()
@@ -63,10 +69,16 @@ export const createAdmin = (pages: AdminPages, isLocal: () => boolean) => (excha
     .catch(() => exchange.destroy())
 }
 
-const readHeader = (headers: RawHeaders, wanted: string): string => {
-  const index = headers.findIndex((name, at) => at % 2 === 0 && name.toLowerCase() === wanted)
-  return index < 0 ? '' : (headers[index + 1] ?? '')
-}
+const readLines = (headers: RawHeaders, wanted: string): readonly string[] =>
+  headers.filter((_, at) => at % 2 === 1 && headers[at - 1]?.toLowerCase() === wanted)
+
+const readHeader = (headers: RawHeaders, wanted: string): string => readLines(headers, wanted)[0] ?? ''
+
+const isHealthPage = (target: string): boolean => /^\/(?:healthz|readyz)(?:\?|$)/.test(target)
+
+/** The method of HAProxy's checks unless a line names another; a browser's preflight has an Origin. */
+const isPlainOptions = ({ method, headers }: Exchange): boolean =>
+  method === 'OPTIONS' && readHeader(headers, 'origin') === ''
 
 const asksDirectory = (target: string): boolean => target.startsWith('/console/who-may')
 
@@ -74,6 +86,9 @@ const isOfAnotherSite = (headers: RawHeaders): boolean =>
   !['', 'none', 'same-origin'].includes(readHeader(headers, 'sec-fetch-site'))
 
 const crossSite = 'a page of another site has asked; open the console itself'
+
+/** RFC 9112 3.2: a server refuses a Host that is not there, comes twice or cannot be read (SPEC section 11). */
+const malformed = 'send one Host, a name or an address with an optional port'
 
 const misdirected = 'this host is not served on loopback; send localhost or an address as Host'
 
@@ -116,5 +131,6 @@ function renderReadiness(readiness: Readiness): Promise<AdminPage> {
   const causes = Object.fromEntries(
     reports.flatMap(([name, report]) => (typeof report === 'string' ? [] : [[name, report.cause]])),
   )
-  return json(status === 'ready' ? 200 : 503, { status, checks, ...(Object.keys(causes).length > 0 && { causes }) })
+  const told = { status, checks, ...(Object.keys(causes).length > 0 && { causes }) }
+  return status === 'ready' ? json(200, told) : json(503, told, ['retry-after', '1'])
 }

@@ -1,5 +1,5 @@
 import type { Principal, PrincipalCredential } from '../authenticate/principal.ts'
-import { type CallerWithPermissions, ownsAgent, seesObject } from '../authorize/decide.ts'
+import { type CallerWithPermissions, ownsAgent, seenAgent, seesObject } from '../authorize/decide.ts'
 import { effectivePermissions } from '../authorize/permissions.ts'
 import type { DirectoryStore, UserRecord } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
@@ -45,7 +45,8 @@ export async function findCaller(
 
 function findOwnership({ route }: RouteMatch, caller: CallerWithPermissions): HypotheticalCaller['agent'] {
   const { organization, resource } = caller
-  if (resource?.kind === 'agent') return resource.agent?.isPublic ? 'public' : ownsAgent(caller) ? 'own' : 'foreign'
+  if (resource?.kind === 'agent')
+    return seenAgent(resource)?.isPublic ? 'public' : ownsAgent(caller) ? 'own' : 'foreign'
   if (!resource || typeof resource.record !== 'object' || !seesObject(route, caller)) return 'foreign'
   return resource.record.levels.every(({ organizationId }) => organizationId === organization?.id) ? 'own' : 'public'
 }

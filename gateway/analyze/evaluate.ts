@@ -8,13 +8,13 @@ import { createHypotheticalCaller, type HypotheticalCaller, organizationInPath }
 export function evaluate(route: Route, caller: HypotheticalCaller | undefined, roles: Roles): 'allowed' | RefusalCode {
   if (isForeignOrganization(route, caller)) return 'organization_forbidden'
   const target = { method: 'GET', path: route.path, search: '', segments: [], hasEncodedSlash: false }
-  const match = { route, target, params: new Map<string, string>(), rest: undefined }
+  const match = { route, target, params: new Map<string, string>(), rest: undefined, hostLabel: undefined }
   const decision = decide(match, caller && createHypotheticalCaller(caller, route.resource), roles)
   return decision.isAllowed ? 'allowed' : decision.reason
 }
 
-/** A route with the organization in its path refuses a caller who is not a member before any other check. */
+/** A route with the organization in its path or host refuses a caller who is not a member before any other check. */
 export const isForeignOrganization = (route: Route, caller: HypotheticalCaller | undefined): boolean =>
-  route.organizationParam !== undefined &&
+  (route.organizationParam !== undefined || route.hostLabel !== undefined) &&
   caller !== undefined &&
   !findMembership(createHypotheticalCaller(caller, undefined).principal.user, organizationInPath(caller))

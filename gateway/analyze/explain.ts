@@ -10,6 +10,7 @@ import {
 import { effectivePermissions, type Permissions } from '../authorize/permissions.ts'
 import { findRefusal, GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { Policy } from '../policy/compile.ts'
+import { isLabel } from '../policy/host.ts'
 import { rewritePath } from '../policy/path-rewrite.ts'
 import { describeQuestion } from '../policy/questions.ts'
 import { describeRateLimit } from '../policy/rate-limit.ts'
@@ -64,7 +65,8 @@ export function explain(
   const rewritten = upstreamPath === undefined ? '' : `; forwarded as ${upstreamPath}`
   note('route', true, `${[...route.methods].join(' ')} ${route.path}${values}${rewritten}`)
   const misread = caller && !readResourceIds(match, []) ? new GatewayError('query_like_guarded_param') : undefined
-  const refused = refusal ?? misread
+  const isUnnamed = caller && match.hostLabel !== undefined && !isLabel(match.hostLabel)
+  const refused = refusal ?? (isUnnamed ? new GatewayError('host_not_a_member') : misread)
   const outcome = refused && !route.isPublic ? refused.code : evaluate(route, caller, roles)
   if (route.isPublic) note('public', true, 'no credential is read')
   else if (refused) note(refused.code === 'target_misreadable' ? 'target' : 'organization', false, refused.message)
@@ -85,12 +87,9 @@ function explainCaller(route: Route, imagined: HypotheticalCaller, roles: Roles,
   const permissions = effectivePermissions(principal, organization, roles)
   const caller: CallerWithPermissions = { principal, organization, resource, permissions }
   note('credential', true, principal.credential.kind === 'oauth' ? 'an OAuth token' : 'an API token')
-  if (route.organizationParam !== undefined)
-    note(
-      'organization',
-      !isForeignOrganization(route, imagined),
-      `:${route.organizationParam} must be one of the caller's own`,
-    )
+  const named = route.hostLabel === undefined ? route.organizationParam && `:${route.organizationParam}` : 'the label'
+  if (named !== undefined)
+    note('organization', !isForeignOrganization(route, imagined), `${named} must be one of the caller's own`)
   for (const { name, isPassed } of routeChecks) {
     const passed = isPassed(route, caller)
     if (passed !== undefined) note(name === 'writing' ? 'ability' : name, passed, reasons[name](route, caller))

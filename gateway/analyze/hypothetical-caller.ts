@@ -1,6 +1,6 @@
 import type { Principal } from '../authenticate/principal.ts'
 import type { Caller } from '../authorize/decide.ts'
-import { listLevels } from '../policy/resource-kind.ts'
+import { listLevels, type ResourceKind } from '../policy/resource-kind.ts'
 import type { GuardedResource, Route } from '../policy/route.ts'
 import type { Organization } from '../resolve/organization.ts'
 import type { Resource } from '../resolve/resource.ts'
@@ -11,17 +11,28 @@ export type HypotheticalCaller = Readonly<{
   tokenAbilities: readonly string[] | undefined
   agent: 'own' | 'public' | 'foreign'
   pathOrganization?: 'own' | 'foreign'
+  /** Takes the place of `agent` for a guard of another kind. */
+  object?: ImaginedObject
 }>
+
+export const objectStates = ['own', 'own private', "others' private", 'foreign', 'foreign public'] as const
+
+export type ObjectState = (typeof objectStates)[number]
+
+/** States by the name of a level, the caller's own where none is named. An object below another parent is not found. */
+export type ImaginedObject = 'wrong parent' | ((level: string) => ObjectState)
 
 const here = { id: 1, slug: 'an-organization', accountType: 'enterprise' } as const
 
 const elsewhere = here.id + 1
 
+const callerId = 1
+
 export const organizationInPath = ({ pathOrganization }: HypotheticalCaller): number =>
   pathOrganization === 'foreign' ? elsewhere : here.id
 
 export function createHypotheticalCaller(
-  { role, platformRoles, tokenAbilities, agent }: HypotheticalCaller,
+  { role, platformRoles, tokenAbilities, agent, object }: HypotheticalCaller,
   guarded: Route['resource'],
 ): Caller {
   const organization: Organization | undefined = role === undefined ? undefined : { ...here, role }
@@ -29,7 +40,7 @@ export function createHypotheticalCaller(
     ? { kind: 'api-token', id: 1, name: null, abilities: tokenAbilities, lastUsedAt: null, expiresAt: null }
     : { kind: 'oauth', expiresAt: new Date(0) }
   const user: Principal['user'] = {
-    id: 1,
+    id: callerId,
     email: 'caller@example.com',
     emailVerified: true,
     username: null,
@@ -43,13 +54,30 @@ export function createHypotheticalCaller(
       ...platformRoles.map((platformRole, index) => ({ id: index + 2, role: platformRole, organization: null })),
     ],
   }
-  return { principal: { user, credential }, organization, resource: guarded && imagineResource(guarded, agent) }
+  return { principal: { user, credential }, organization, resource: guarded && imagineResource(guarded, agent, object) }
 }
 
-function imagineResource(guarded: GuardedResource, whose: HypotheticalCaller['agent']): Resource {
+function imagineResource(
+  guarded: GuardedResource,
+  whose: HypotheticalCaller['agent'],
+  object: ImaginedObject = () => objectLikeAgent[whose],
+): Resource {
   const organizationId = whose === 'own' ? here.id : elsewhere
   if (guarded.kind === 'agent') return { kind: 'agent', agent: { id: 1, organizationId, isPublic: whose === 'public' } }
-  const visibility = whose === 'public' ? 'public' : 'organization'
-  const levels = listLevels(guarded.object).map(() => ({ id: '1', organizationId, ownerId: null, visibility }) as const)
-  return { kind: 'object', record: { levels } }
+  if (object === 'wrong parent') return { kind: 'object', record: undefined }
+  return { kind: 'object', record: { levels: listLevels(guarded.object).map((kind) => imagineLevel(kind, object)) } }
+}
+
+const objectLikeAgent = { own: 'own', public: 'foreign public', foreign: 'foreign' } as const
+
+/** As the directory reads it: without the key, a kind has no owner, and shows all its objects to the organization. */
+function imagineLevel({ name, hasOwner, hasVisibility }: ResourceKind, object: (level: string) => ObjectState) {
+  const state = object(name)
+  const visibility = state.endsWith('private') ? 'private' : state === 'foreign public' ? 'public' : 'organization'
+  return {
+    id: '1',
+    organizationId: state.startsWith('foreign') ? elsewhere : here.id,
+    ownerId: hasOwner ? (state === 'own private' ? callerId : callerId + 1) : null,
+    visibility: hasVisibility ? visibility : 'organization',
+  } as const
 }

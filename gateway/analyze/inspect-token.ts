@@ -1,6 +1,13 @@
 import { nameTokenFault, parseApiToken, requireUsable } from '../authenticate/api-token.ts'
 import { requireInForce } from '../authenticate/claims.ts'
-import { type Carrier, type Carriers, readHeaderCredential, requireCarrier } from '../authenticate/credential.ts'
+import {
+  ambientCarrier,
+  type Carrier,
+  type Carriers,
+  type RawCredential,
+  readHeaderCredential,
+  requireCarrier,
+} from '../authenticate/credential.ts'
 import { parseObject, parseToken } from '../authenticate/signature.ts'
 import type { Verify } from '../authenticate/verify.ts'
 import { type Directory, type KnownUser, nameUser } from '../directory/directory.ts'
@@ -14,6 +21,8 @@ export type TokenCheck = Readonly<{ check: string; result: 'pass' | 'fail' | 'un
 export type TokenInspection = Readonly<{
   kind: 'jwt' | 'opaque' | 'api-token'
   cause: RefusalCause | null
+  /** The rule that spoke, where the cause has several. */
+  rule?: string
   checks: readonly TokenCheck[]
   facts: Readonly<Record<string, unknown>>
 }>
@@ -36,6 +45,7 @@ const failedChecks: Readonly<Partial<Record<RefusalCause, string>>> = {
   carrier_not_allowed: 'carrier',
   token_in_oauth_header: 'carrier',
   malformed: 'syntax',
+  encrypted: 'syntax',
   jwt_too_long: 'syntax',
   token_checksum: 'syntax',
   unknown_issuer: 'issuer known',
@@ -74,13 +84,13 @@ export type InspectionTools = Readonly<{
 }>
 
 export async function inspectToken(text: string, tools: InspectionTools): Promise<TokenInspection> {
-  const { headers, isBare } = readCarrier(text)
-  const [bare = ''] = [...headers.oauthAccessToken, ...headers.authorization]
+  const { headers, isBare, ambient } = readCarrier(text, tools.carriers)
+  const [bare = ''] = [...headers.oauthAccessToken, ...headers.authorization, ...(ambient ? [ambient.jwt] : [])]
   const token = bare.replace(/^bearer +/i, '')
   const kind = token.startsWith('oat_') ? 'api-token' : tools.isAsked(token) ? 'opaque' : 'jwt'
   const facts: Record<string, unknown> = {}
   try {
-    const credential = readHeaderCredential(headers, tools.carriers)
+    const credential = ambient ?? readHeaderCredential(headers, tools.carriers)
     if (!credential) throw new GatewayError('credential_missing')
     const isWhole = await (credential.kind === 'oauth'
       ? inspectOauth(credential.jwt, isBare ? undefined : credential.carrier, tools, facts)
@@ -88,25 +98,35 @@ export async function inspectToken(text: string, tools: InspectionTools): Promis
     return { kind, cause: null, checks: listChecks(kind, undefined, isWhole), facts }
   } catch (error) {
     if (!(error instanceof GatewayError)) throw error
-    return { kind, cause: error.exactCause, checks: listChecks(kind, error.exactCause, false), facts }
+    const { exactCause: cause, details } = error
+    const rule = details.rule === undefined ? {} : { rule: details.rule }
+    return { kind, cause, ...rule, checks: listChecks(kind, cause, false), facts }
   }
 }
 
 type CarrierHeaders = Parameters<typeof readHeaderCredential>[0]
 
+type CarrierLine = Readonly<{
+  headers: CarrierHeaders
+  isBare: boolean
+  ambient?: Extract<RawCredential, Readonly<{ kind: 'oauth' }>>
+}>
+
 /** A bare token says nothing of its carrier, and is read as if it came in the header of its kind. */
-function readCarrier(text: string): Readonly<{ headers: CarrierHeaders; isBare: boolean }> {
+function readCarrier(text: string, carriers: Carriers): CarrierLine {
   const [line = ''] = text.trim().split('\n')
   const inAuthorization = (value: string): CarrierHeaders => ({ authorization: [value], oauthAccessToken: [] })
   const inOwnHeader = (value: string): CarrierHeaders => ({ authorization: [], oauthAccessToken: [value] })
-  const [, name, value = ''] = /^(authorization|x-oauth-access-token): *(.*)$/i.exec(line) ?? []
-  if (name !== undefined) {
-    const isAuthorization = name.toLowerCase() === 'authorization'
-    return { headers: isAuthorization ? inAuthorization(value) : inOwnHeader(value), isBare: false }
-  }
+  const none: CarrierHeaders = { authorization: [], oauthAccessToken: [] }
+  const [, written = '', value = ''] = /^([a-z0-9-]+): *(.*)$/i.exec(line) ?? []
+  const name = written.toLowerCase()
+  if (name === 'authorization') return { headers: inAuthorization(value), isBare: false }
+  if (name === 'x-oauth-access-token') return { headers: inOwnHeader(value), isBare: false }
+  const carrier = ambientCarrier('ambient', name)
+  if (carriers.has(carrier)) return { headers: none, isBare: false, ambient: { kind: 'oauth', jwt: value, carrier } }
   if (/^bearer /i.test(line)) return { headers: inAuthorization(line), isBare: false }
   if (line.startsWith('oat_')) return { headers: inAuthorization(`Bearer ${line}`), isBare: true }
-  return { headers: line === '' ? { authorization: [], oauthAccessToken: [] } : inOwnHeader(line), isBare: true }
+  return { headers: line === '' ? none : inOwnHeader(line), isBare: true }
 }
 
 function listChecks(kind: TokenInspection['kind'], cause: RefusalCause | undefined, isWhole: boolean) {

@@ -1,9 +1,13 @@
 import type { Policy } from '../policy/compile.ts'
+import { listDecidingNames } from '../policy/deciding-values.ts'
 import { listLevels } from '../policy/resource-kind.ts'
+import type { Roles } from '../policy/role.ts'
 import { listAskedNames, listPathNames, parsePattern, type Route } from '../policy/route.ts'
 import { isCountedAlike } from '../policy/strictness.ts'
 import { findCollisions } from '../policy/upstream-paths.ts'
 import { headerRole } from '../receive/header-role.ts'
+import { findAvoidedHosts } from './avoided-hosts.ts'
+import { warnOfHostLabels } from './host-labels.ts'
 
 export type Warning = Readonly<{ source: string; message: string }>
 
@@ -11,8 +15,8 @@ const safeMethods: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 const evaluateAbility = 'decisions:evaluate'
 
-export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warning[] {
-  const required = new Set([evaluateAbility, ...routes.flatMap(({ ability }) => ability ?? [])])
+export function lintPolicy({ routes, roles, rateLimits, organizations }: Policy): readonly Warning[] {
+  const required = listRequired(routes, roles)
   const unused = [...roles.highest.abilities].filter((ability) => !required.has(ability))
   const open = routes
     .filter(({ isPublic }) => isPublic)
@@ -28,12 +32,10 @@ export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warn
       source,
       message: `route "${id}" requires neither role nor ability: every authenticated caller passes`,
     }))
-  const roleOnly = routes
-    .filter(({ role, ability }) => role && ability === undefined)
-    .map(({ id, source }) => ({
-      source,
-      message: `route "${id}" requires a role and no ability: every API token of a holder passes`,
-    }))
+  const roleOnly = routes.filter(isByRoleAlone).map(({ id, source }) => ({
+    source,
+    message: `route "${id}" requires a role and no ability: every API token of a holder passes, and every JWT with scopes`,
+  }))
   const changing = routes
     .filter(
       ({ resource, methods }) =>
@@ -49,7 +51,13 @@ export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warn
       source,
       message: `route "${id}" never gets the header "${resource?.place.name}": all its responses are 404`,
     }))
-  const trusting = [...findCountedApart(routes), ...routes.flatMap(findUnguarded)]
+  const trusting = [
+    ...findCountedApart(routes),
+    ...warnOfAvoidedHosts(routes),
+    ...warnOfHostLabels(routes, organizations),
+    ...routes.flatMap(findUnguarded),
+    ...routes.flatMap(findMovedIds),
+  ]
   const rewritten = routes
     .filter(({ rewrite }) => rewrite)
     .map(({ id, source }) => ({
@@ -61,7 +69,33 @@ export function lintPolicy({ routes, roles, rateLimits }: Policy): readonly Warn
   const unnamed = [...rateLimits.keys()]
     .filter((name) => !limiting.has(name))
     .map((name) => ({ source: 'rateLimits', message: `no route names the rate limit "${name}"` }))
-  return [...open, ...unguarded, ...roleOnly, ...changing, ...rewritten, ...mute, ...trusting, ...idle, ...unnamed]
+  const minting = findNarrowMinters(routes, roles)
+  return [
+    ...[...open, ...unguarded, ...roleOnly, ...changing, ...rewritten, ...mute, ...trusting],
+    ...[...minting, ...idle, ...unnamed],
+  ]
+}
+
+function listRequired(routes: readonly Route[], { meanings }: Roles): ReadonlySet<string> {
+  const { writeAbilities = [], manageAbilities } = meanings
+  const ofRoutes = routes.flatMap(({ ability }) => ability ?? [])
+  return new Set([evaluateAbility, ...writeAbilities, ...manageAbilities, ...ofRoutes])
+}
+
+export const isByRoleAlone = ({ role, ability }: Route): boolean => role !== undefined && ability === undefined
+
+/** A token mints no scope with an ability that it lacks itself. */
+function findNarrowMinters(routes: readonly Route[], { tokenScopes }: Roles): readonly Warning[] {
+  const isMint = ({ destination }: Route) => destination.kind === 'answer' && destination.name === 'tokens.mint'
+  return routes.filter(isMint).flatMap(({ id, source, ability }) =>
+    [...tokenScopes].flatMap(([scope, held]) => {
+      if (ability !== undefined && !held.has(ability)) return []
+      const beyond = [...tokenScopes].filter(([, wanted]) => [...wanted].some((one) => !held.has(one)))
+      const names = beyond.map(([name]) => `"${name}"`).join(', ')
+      const message = `tokens of scope "${scope}" pass route "${id}", but mint none of ${names}: they lack an ability of it`
+      return beyond.length === 0 ? [] : [{ source, message }]
+    }),
+  )
 }
 
 const findCountedApart = (routes: readonly Route[]): readonly Warning[] =>
@@ -71,6 +105,14 @@ const findCountedApart = (routes: readonly Route[]): readonly Warning[] =>
       message: `routes "${route.id}" and "${other.route.id}" reach /${path.join('/')} at one upstream, and count it apart`,
     }),
   )
+
+const warnOfAvoidedHosts = (routes: readonly Route[]): readonly Warning[] =>
+  findAvoidedHosts(routes).map(({ avoided, by, host, path, isWider }) => {
+    const place = host === undefined ? 'a host that no route names' : `host "${host}"`
+    const harm = isWider ? `admits callers whom "${avoided.id}" refuses` : 'counts them apart'
+    const message = `route "${avoided.id}" is avoided by ${place}: there "${by.id}" leads ${path} to the same destination, and ${harm}`
+    return { source: avoided.source, message }
+  })
 
 function findUnguarded(route: Route): readonly Warning[] {
   const { id, source, resource } = route
@@ -83,6 +125,20 @@ function findUnguarded(route: Route): readonly Warning[] {
         : 'no resource guards it, so its backend alone judges whose it is'
     return { source, message: `route "${id}" takes ${part} from the path: ${advice}` }
   })
+}
+
+/** There a slash in the free name would move another name to the id's place. */
+function findMovedIds(route: Route): readonly Warning[] {
+  const { id, source, path, takesEncodedSlashes } = route
+  const names = listDecidingNames(route)
+  const segments = parsePattern(path)
+  if (!takesEncodedSlashes || segments.at(-1)?.kind !== 'rest') return []
+  const params = segments.flatMap((segment) => (segment.kind === 'param' ? segment.name : []))
+  const free = params.find((name) => !names.includes(name))
+  const judged =
+    free === undefined ? undefined : params.slice(params.indexOf(free)).find((name) => names.includes(name))
+  const message = `route "${id}" refuses %2F in "${free}", since a server could read another "${judged}"`
+  return judged === undefined ? [] : [{ source, message }]
 }
 
 export type UnguardedSegment = Readonly<{ name: string; index: number }>

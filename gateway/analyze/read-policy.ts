@@ -5,14 +5,14 @@ import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import type { Policy } from '../policy/compile.ts'
 import { ConfigurationError, explainUnreadable } from '../policy/configuration-error.ts'
 import { loadPolicy, parsePolicy } from '../policy/load.ts'
-import { checkDecisionPoints, checkRuleNames } from './rule-names.ts'
+import { checkDecisionPoints, checkResourceHeaders, checkRuleNames } from './rule-names.ts'
 
 export type PolicySource = Readonly<{ config: string; policies?: string }>
 
 /** A folder alone does not name upstreams, so any name is valid. */
 const anyName: ReadonlySet<string> = Object.assign(new Set<string>(), { has: () => true })
 
-type ReadPolicy = Readonly<{ policy: Policy; directory: string; configuration: Configuration | undefined }>
+export type ReadPolicy = Readonly<{ policy: Policy; directory: string; configuration: Configuration | undefined }>
 
 export function readPolicy({ config, policies }: PolicySource): ReadPolicy {
   if (policies !== undefined)
@@ -22,6 +22,7 @@ export function readPolicy({ config, policies }: PolicySource): ReadPolicy {
   const policy = loadPolicy(directory, readUpstreamAddresses(configuration))
   checkRuleNames(configuration, policy)
   checkDecisionPoints(configuration, policy)
+  checkResourceHeaders(configuration, policy)
   return { policy, directory, configuration }
 }
 

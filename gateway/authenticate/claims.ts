@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { createHash, hash } from 'node:crypto'
 import type { Assertions } from '../directory/directory.ts'
 import type { Login } from '../directory/logout.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
@@ -16,6 +16,9 @@ export type TrustedIssuer = Readonly<{
   linkVerifiedEmail: boolean
   trustEmailVerified: boolean
   requireType?: 'at+jwt'
+  /** Bytes of a whole JWT; absent, as many as any issuer's may have. */
+  maxTokenBytes?: number
+  acceptIdTokens?: boolean
   claims?: ClaimPointers
   findAbilities?: FindAbilities
   separateClients?: boolean
@@ -72,9 +75,7 @@ export function readClaims(raw: RawClaims, issuer: TrustedIssuer): Claims {
   if (!isSecondsOrAbsent(nbf) || !isSecondsOrAbsent(iat)) throw new GatewayError('time_malformed')
   // A token with `cnf` requires a proof of possession (RFC 7800, RFC 8705, RFC 9449), which the gateway does not check.
   if (Object.hasOwn(raw, 'cnf')) throw new GatewayError('proof_missing')
-  // A token with `events` reports an event and grants no right (RFC 8417, OpenID Connect Back-Channel Logout).
-  if (Object.hasOwn(raw, 'events')) throw new GatewayError('not_an_access_token')
-  if (audienceClaim && hasOtherPurpose(raw)) throw new GatewayError('not_an_access_token')
+  requireAccess(raw, issuer)
   const { readGranted, revocation } = issuer
   const claims: { -readonly [Name in keyof Claims]: Claims[Name] } = {
     subject,
@@ -133,8 +134,10 @@ function readLogin(
   return {
     issuer,
     address: address === undefined ? undefined : { issuer: addressesOf(issuer), subject: foldAddress(address) },
-    // A logout token has `sub`, wherever the subject of the identity stands.
+    // A logout token has `sub`, wherever the subject of the identity stands. Yet some issuers, and transmitters of
+    // another system, name there what the identity is known by.
     subject: isSubject(sub) ? sub : subject,
+    ...(isSubject(sub) && sub !== subject && { mapped: subject }),
     session: isSubject(session) ? session : undefined,
     issuedAt: iat,
     isOverlong: iat === undefined || exp - iat > longestLifeSeconds,
@@ -153,7 +156,8 @@ function assertFacts(
     firstName: claims.givenName,
     lastName: claims.familyName,
   }
-  return { key: JSON.stringify([profile, granted]), profile, ...granted }
+  // A digest, since names in caches and batches hold it: thousands of memberships are some hundred kilobytes.
+  return { key: hash('sha256', JSON.stringify([profile, granted]), 'base64'), profile, ...granted }
 }
 
 export const verifiedAddress = (
@@ -189,18 +193,52 @@ function readScopes({ scope, scp }: RawClaims): readonly unknown[] {
   return Array.isArray(scopes) ? scopes : []
 }
 
+/** Throws for a token that says itself that it is not an access token; names the rule for operators. */
+function requireAccess(raw: RawClaims, { audienceClaim, acceptIdTokens = false }: TrustedIssuer): void {
+  const { typ, token_use: use } = raw
+  // A token with `events` reports an event and grants no right (RFC 8417, OpenID Connect Back-Channel Logout).
+  if (Object.hasOwn(raw, 'events')) throw notAccess('the token has `events`')
+  const isOtherKind = isWord(typ, otherTypes) || isWord(use, otherUses)
+  if (isOtherKind) throw notAccess('its `typ` or `token_use` is that of a refresh, offline or logout token')
+  if (!acceptIdTokens) {
+    if (isWord(typ, idTypes)) throw notAccess('its `typ` is `ID`')
+    if (isWord(use, idUses)) throw notAccess('its `token_use` is `id`')
+    // Only the ID token beside a code or an access token has its hash (OpenID Connect Core 3.1.3.6 and 3.3.2.11).
+    const hasHash = Object.hasOwn(raw, 'at_hash') || Object.hasOwn(raw, 'c_hash')
+    if (Object.hasOwn(raw, 'nonce') && hasHash) throw notAccess('it has `nonce` with `at_hash` or `c_hash`')
+  }
+  if (audienceClaim) requireMarks(raw, acceptIdTokens)
+}
+
+const notAccess = (rule: string): GatewayError => new GatewayError('not_an_access_token', { rule })
+
+/** Keycloak writes the kind into `typ`; Cognito and Ory into `token_use`. */
+const otherTypes = ['refresh', 'offline', 'logout']
+const otherUses = ['refresh', 'refresh_token', 'offline', 'logout', 'logout_token']
+const idTypes = ['id', 'id_token']
+const idUses = ['id', 'id_token']
+
+const isWord = (value: unknown, words: readonly string[]): boolean =>
+  typeof value === 'string' && words.includes(value.toLowerCase())
+
 /**
- * Whether an ID, refresh or logout token names the client or scope: `aud` would tell it from an access token, and
- * without it the marks of the others must. Keycloak writes the kind into `typ`, Cognito and Ory into `token_use`.
+ * Refuses more where a claim stands for `aud`, which would tell an ID token from an access token. Then each mark counts
+ * that an access token does not have.
  */
-function hasOtherPurpose(raw: RawClaims): boolean {
+function requireMarks(raw: RawClaims, acceptIdTokens: boolean): void {
   const { typ, token_use: use, aud } = raw
-  if (['nonce', 'at_hash', 'c_hash'].some((name) => Object.hasOwn(raw, name))) return true
-  if (typ !== undefined && !(typeof typ === 'string' && /^bearer$/i.test(typ))) return true
-  if (use !== undefined && use !== 'access' && use !== 'access_token') return true
+  const accepted = (words: readonly string[], ofId: readonly string[]): readonly string[] =>
+    acceptIdTokens ? [...words, ...ofId] : words
+  if (typ !== undefined && !isWord(typ, accepted(['bearer'], idTypes))) throw notAccess('its `typ` is not `Bearer`')
+  if (use !== undefined && !isWord(use, accepted(['access', 'access_token'], idUses)))
+    throw notAccess('its `token_use` is not `access`')
+  if (acceptIdTokens) return
+  if (['nonce', 'at_hash', 'c_hash'].some((name) => Object.hasOwn(raw, name)))
+    throw notAccess('it has `nonce`, `at_hash` or `c_hash`')
   // OpenID Connect Core 2: the audience of an ID token is its client.
   const named: readonly unknown[] = Array.isArray(aud) ? aud : [aud]
-  return clientClaims.some((name) => raw[name] !== undefined && named.includes(raw[name]))
+  if (clientClaims.some((name) => raw[name] !== undefined && named.includes(raw[name])))
+    throw notAccess('its `aud` is its own client')
 }
 
 /** Throws unless a token is valid now, in epoch seconds. Cached tokens are checked at each use too. */

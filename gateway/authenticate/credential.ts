@@ -1,8 +1,20 @@
 import { GatewayError } from '../errors/gateway-error.ts'
-import type { CredentialPlaces } from '../receive/carried-credentials.ts'
+import { trimBlanks } from '../lib/trim-blanks.ts'
+import { type CredentialPlaces, isOfOtherScheme } from '../receive/carried-credentials.ts'
+import { type Client, readScheme } from '../receive/client.ts'
 import type { RequestHeaders } from '../receive/headers.ts'
 
-export type Carrier = 'header' | 'bearer' | 'subprotocol' | `cookie:${string}`
+/**
+ * Carriers that come with the requests of every page: a cookie, and a header that a proxy in front makes from a cookie of
+ * its own.
+ */
+export type AmbientKind = 'cookie' | 'ambient'
+
+/** An ambient one is named alone for pages of the same origin, and with the origin for pages of another. */
+export type Carrier = 'header' | 'bearer' | 'subprotocol' | `${AmbientKind}:${string}`
+
+export const ambientCarrier = (kind: AmbientKind, name: string, origin?: string): Carrier =>
+  origin === undefined ? `${kind}:${name}` : `${kind}:${name} ${origin}`
 
 /** The header decides the kind of a credential (SPEC section 2.1-2.2); a JWT as Bearer is told by its prefix. */
 export type RawCredential = Readonly<
@@ -19,31 +31,52 @@ export function requireCarrier({ carriers }: Readonly<{ carriers: Carriers }>, c
 export type CredentialRules = Readonly<{
   /** The carriers that at least one issuer allows. Each token's own issuer is asked at every use. */
   carriers: Carriers
-  /** Places of a JWT in cookies and subprotocols; undefined on a listener that cannot remove it from these lines. */
+  /** Places of a JWT in other lines. A listener that cannot remove it from cookies and subprotocols has none of them. */
   places: CredentialPlaces | undefined
-  origins: ReadonlySet<string>
+  /** Whether a page of this origin may read responses, so that even a GET of it acts as the user. */
+  mayRead: (origin: string) => boolean
+  /** Whether the exchange is the client's own, which shows a handshake, or a proxy's question about it. */
+  seesHandshakes: boolean
 }>
 
 type CredentialHeaders = Pick<RequestHeaders, 'authorization' | 'oauthAccessToken'>
 
-type CredentialRequest = Readonly<{ method: string; isHandshake: boolean }>
+type CredentialRequest = Readonly<{
+  method: string
+  isHandshake: boolean
+  /** Whether its route takes WebSockets. */
+  isWebSocket?: boolean
+}>
+
+type CarryingHeaders = CredentialHeaders & Pick<RequestHeaders, 'carried' | 'passing' | 'forwarded'>
+
+type CredentialClient = Pick<Client, 'proto' | 'host'>
 
 export function readCredential(
-  headers: CredentialHeaders & Pick<RequestHeaders, 'carried' | 'passing'>,
+  headers: CarryingHeaders,
   rules: CredentialRules,
   request: CredentialRequest,
+  client?: CredentialClient,
 ): RawCredential {
+  const { subprotocols, cookies, ambient } = headers.carried
+  if (ambient.length > 1 && isRepeated(ambient)) throw new GatewayError('credential_repeated')
   const inHeader = readHeaderCredential(headers, rules.carriers)
-  const { subprotocols, cookies } = headers.carried
   if (request.isHandshake && subprotocols.length > 0) {
     if (inHeader) throw new GatewayError('ambiguous_credentials')
     return readSubprotocol(headers.carried)
   }
   if (inHeader) return inHeader
   const isReadable = cookies.length > 0 && (request.isHandshake || asksForEvents(request, headers.passing))
+  // Two of these may be of two users, and neither was chosen by the page.
+  if (ambient.length + (isReadable ? 1 : 0) > 1) throw new GatewayError('ambiguous_credentials')
+  const [line] = ambient
+  if (line) return readAmbient(line, headers, rules, request, client)
   if (!isReadable) throw new GatewayError('credential_missing')
-  return readCookie(headers, rules.origins, request)
+  return readCookie(headers, rules.carriers, request, client)
 }
+
+const isRepeated = (lines: RequestHeaders['carried']['ambient']): boolean =>
+  new Set(lines.map(({ name }) => name)).size < lines.length
 
 export function readHeaderCredential(headers: CredentialHeaders, carriers: Carriers): RawCredential | undefined {
   const { authorization, oauthAccessToken } = headers
@@ -66,30 +99,92 @@ function readSubprotocol({ subprotocols, hasOtherSubprotocol }: RequestHeaders['
   return { kind: 'oauth', jwt, carrier: 'subprotocol' }
 }
 
+function readCookie(
+  headers: CarryingHeaders,
+  carriers: Carriers,
+  { isHandshake }: CredentialRequest,
+  client: CredentialClient | undefined,
+): RawCredential {
+  const [cookie, ...others] = headers.carried.cookies
+  if (cookie === undefined || others.length > 0) throw new GatewayError('credential_cookie_repeated')
+  const carrier = requirePage('cookie', cookie.name, headers, carriers, isHandshake, client)
+  return { kind: 'oauth', jwt: cookie.value, carrier }
+}
+
+/** RFC 9110 9.2.1. Any other method may change something. */
+const safeMethods: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
+
+/**
+ * Reads a header of a proxy. No page is asked for its origin where it can neither change nor read anything: the address
+ * bar and links send no `Origin`. A question about a handshake may not show that it is one.
+ */
+function readAmbient(
+  { name, value }: RequestHeaders['carried']['ambient'][number],
+  headers: CarryingHeaders,
+  { carriers, mayRead, seesHandshakes }: CredentialRules,
+  { method, isHandshake, isWebSocket = false }: CredentialRequest,
+  client: CredentialClient | undefined,
+): RawCredential {
+  if (!headers.authorization.every(isOfOtherScheme)) throw new GatewayError('malformed')
+  const opens = isHandshake || (isWebSocket && !seesHandshakes)
+  const isHarmless = safeMethods.has(method) && !opens && !valuesOf(headers.passing, 'origin').some(mayRead)
+  const carrier = isHarmless
+    ? ambientCarrier('ambient', name)
+    : requirePage('ambient', name, headers, carriers, isHandshake, client)
+  return { kind: 'oauth', jwt: value, carrier }
+}
+
 /**
  * Browsers send a cookie with the requests of every site, so the page must prove its origin. They leave `Origin` out of a
  * GET to the same origin, and say so in a header that no page can set (Fetch Metadata).
  */
-function readCookie(
-  { carried, passing }: Pick<RequestHeaders, 'carried' | 'passing'>,
-  origins: ReadonlySet<string>,
-  { isHandshake }: CredentialRequest,
-): RawCredential {
-  const [cookie] = carried.cookies
-  if (cookie === undefined || carried.cookies.length > 1) throw new GatewayError('credential_cookie_repeated')
+function requirePage(
+  kind: AmbientKind,
+  name: string,
+  { passing, forwarded }: Pick<RequestHeaders, 'passing' | 'forwarded'>,
+  carriers: Carriers,
+  isHandshake: boolean,
+  client: CredentialClient | undefined,
+): Carrier {
   const named = valuesOf(passing, 'origin')
   const sites = valuesOf(passing, 'sec-fetch-site')
-  const isOwn = named.length === 0 && !isHandshake && sites.length === 1 && sites[0] === 'same-origin'
-  const isListed = named.length === 1 && origins.has(named[0] ?? '')
-  if (!isOwn && !isListed) throw new GatewayError('origin_forbidden')
-  return { kind: 'oauth', jwt: cookie.value, carrier: `cookie:${cookie.name}` }
+  const [origin] = named
+  const isOwn =
+    origin === undefined
+      ? !isHandshake && sites.length === 1 && sites[0] === 'same-origin'
+      : client !== undefined && isOwnOrigin(origin, client, forwarded.proto)
+  const carrier = ambientCarrier(kind, name, isOwn ? undefined : (origin ?? ''))
+  if (named.length > 1 || !carriers.has(carrier)) throw new GatewayError('origin_forbidden')
+  return carrier
 }
 
-const asksForEvents = ({ method }: CredentialRequest, passing: RequestHeaders['passing']): boolean =>
-  method === 'GET' &&
-  valuesOf(passing, 'accept').some((line) =>
-    line.split(',').some((range) => range.split(';', 1)[0]?.trim().toLowerCase() === 'text/event-stream'),
-  )
+/**
+ * A proxy that is not trusted may tell of another scheme. The scheme is unknown then, and a page that came without TLS
+ * must not pass for the same origin.
+ */
+function isOwnOrigin(
+  origin: string,
+  { proto, host }: Pick<Client, 'proto' | 'host'>,
+  told: readonly string[],
+): boolean {
+  if (told.some((line) => readScheme(line) !== proto)) return false
+  // Browsers write neither capitals nor the usual port (RFC 6454 6.2).
+  const usual = proto === 'https' ? ':443' : ':80'
+  const name = host.toLowerCase()
+  return origin === `${proto}://${name.endsWith(usual) ? name.slice(0, -usual.length) : name}`
+}
+
+function asksForEvents({ method }: CredentialRequest, passing: RequestHeaders['passing']): boolean {
+  if (method !== 'GET') return false
+  const ranges = valuesOf(passing, 'accept').flatMap((line) => line.split(','))
+  const parts = ranges.map((range) => range.toLowerCase().split(';').map(trimBlanks))
+  const events = parts.filter(([type]) => type === 'text/event-stream')
+  return events.length > 0 && events.every(([, ...parameters]) => parameters.every(isWanted))
+}
+
+/** The weight 0 means "not acceptable" (RFC 9110 12.4.2). A quoted value could hide a weight behind a comma. */
+const isWanted = (parameter: string): boolean =>
+  /^q[ \t]*=/.test(parameter) ? /^q=(?:1(?:\.0{0,3})?|0\.(?!0*$)\d{1,3})$/.test(parameter) : !parameter.includes('"')
 
 const valuesOf = (lines: RequestHeaders['passing'], name: string): readonly string[] =>
   lines.filter((_, index) => index % 2 === 1 && lines[index - 1]?.toLowerCase() === name)

@@ -1,17 +1,13 @@
 import { EventFault } from '../errors/event-fault.ts'
 import { addressesOf, foldAddress, isEmail, isSubject } from './claims.ts'
-import { isObject, type RawClaims } from './event-token.ts'
+import { type EndedLogin, isObject, type LoginBounds, type RawClaims } from './event-token.ts'
 
-export type EventTarget = Readonly<{
-  by: 'subject' | 'address' | 'session'
-  login: Readonly<{ issuer: string; subject: string; session: string }>
-  longestLifeSeconds: number
-}>
+export type EventTarget = EndedLogin & Readonly<{ by: 'subject' | 'address' | 'session' }>
 
-type User = Pick<EventTarget, 'by' | 'longestLifeSeconds'> & Readonly<{ issuer: string; subject: string }>
+type User = Pick<EventTarget, 'by'> & Readonly<{ issuer: string; subject: string; bounds: LoginBounds }>
 
 export type SubjectRules = Readonly<{
-  lives: ReadonlyMap<string, number>
+  bounds: ReadonlyMap<string, LoginBounds>
   ignoredMembers: ReadonlySet<string>
   mayBeSession: boolean
 }>
@@ -36,33 +32,28 @@ export function readEventSubject(subject: unknown, rules: SubjectRules): readonl
   return endSession(sessionId, rules)
 }
 
-const toTarget = ({ by, issuer, subject, longestLifeSeconds }: User, session: string): EventTarget => ({
+const toTarget = ({ by, issuer, subject, bounds }: User, session: string): EventTarget => ({
   by,
   login: { issuer, subject, session },
-  longestLifeSeconds,
+  ...bounds,
 })
 
-const endSession = (session: string, { lives }: SubjectRules): readonly EventTarget[] =>
-  [...lives].map(([issuer, longestLifeSeconds]) =>
-    toTarget({ by: 'session', issuer, subject: '', longestLifeSeconds }, session),
-  )
+const endSession = (session: string, { bounds: known }: SubjectRules): readonly EventTarget[] =>
+  [...known].map(([issuer, bounds]) => toTarget({ by: 'session', issuer, subject: '', bounds }, session))
 
-function readUser(user: unknown, { lives }: SubjectRules): readonly User[] {
+function readUser(user: unknown, { bounds: known }: SubjectRules): readonly User[] {
   if (isObject(user) && user.format === 'iss_sub' && hasOnly(user, ['iss', 'sub'])) {
     const { iss, sub } = user
     if (!isSubject(iss) || !isSubject(sub)) throw new EventFault('subject_unsupported')
-    const longestLifeSeconds = lives.get(iss)
-    if (longestLifeSeconds === undefined) throw new EventFault('other_issuer')
-    return [{ by: 'subject', issuer: iss, subject: sub, longestLifeSeconds }]
+    const bounds = known.get(iss)
+    if (bounds === undefined) throw new EventFault('other_issuer')
+    return [{ by: 'subject', issuer: iss, subject: sub, bounds }]
   }
   if (isObject(user) && user.format === 'email' && hasOnly(user, ['email'])) {
     const { email } = user
     if (!isEmail(email)) throw new EventFault('subject_unsupported')
     const subject = foldAddress(email)
-    return [...lives].map(([issuer, longestLifeSeconds]): User => {
-      const namespace = addressesOf(issuer)
-      return { by: 'address', issuer: namespace, subject, longestLifeSeconds }
-    })
+    return [...known].map(([issuer, bounds]): User => ({ by: 'address', issuer: addressesOf(issuer), subject, bounds }))
   }
   throw new EventFault('subject_unsupported')
 }

@@ -4,7 +4,7 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import { parseShallow } from '../lib/parse-shallow.ts'
 import { isSeconds, isSubject } from './claims.ts'
 import type { KeySet } from './jwks/key-set.ts'
-import { chooseKey, parseObject, parseToken, verifySignature } from './signature.ts'
+import { chooseKey, type FindKey, parseObject, parseToken, readMediaType, verifySignature } from './signature.ts'
 
 export type RawClaims = Readonly<Record<string, unknown>>
 
@@ -16,24 +16,32 @@ export type EventRules<Told> = Readonly<{
 
 /**
  * Verifies a token that reports an event. Its claims are checked before its signature: a token that is refused anyway
- * asks for no key. Its header is not cached, since access tokens look for theirs there.
+ * asks for no key. Its header is not cached, since access tokens look for theirs there. The address of its sender is
+ * given unless a secret has proven who it is.
  */
 export async function verifyEventToken<Told>(
   text: string,
   findRules: (issuer: unknown) => EventRules<Told> | undefined,
+  clientAddress?: string,
 ): Promise<Told> {
-  const token = parseToken(text)
+  const token = parseToken(text, eventLimitBytes)
   const said = parseClaims(token.payload)
   const rules = findRules(said.iss)
   if (!rules) throw new GatewayError('unknown_issuer')
   const { keys, types, read } = rules
   const told = read(said, createHash('sha256').update(token.payload).digest('base64url'))
-  const isType = (typ: unknown): boolean => typeof typ === 'string' && types.includes(typ.toLowerCase())
-  verifySignature(token, await chooseKey(token.headerText, keys.findKey, isType))
+  const wanted: readonly unknown[] = types
+  const isType = (typ: unknown): boolean => wanted.includes(readMediaType(typ))
+  const findKey: FindKey = (header, jws) => keys.findKey(header, jws, clientAddress)
+  verifySignature(token, await chooseKey(token.headerText, findKey, isType))
+  keys.noteProven(clientAddress)
   return told
 }
 
 const mostDepth = 32
+
+/** An event names one subject, so no list of groups makes its token long. */
+const eventLimitBytes = 8 * 1024
 
 function parseClaims(payload: Buffer): RawClaims {
   try {
@@ -70,8 +78,15 @@ export type FindReceipt = (issuer: string, name: string) => number | undefined
 
 export type EventMoment = Readonly<{ issuer: string; name: string; saidAt: number }>
 
-export type EndedLogin = Readonly<{ login: Omit<Logout, 'at' | 'expiresAt'>; longestLifeSeconds: number }>
+/** `toleranceSeconds` is that of the issuer of the logins, whose clock wrote their `iat`. */
+export type LoginBounds = Readonly<{ longestLifeSeconds: number; toleranceSeconds: number }>
 
+export type EndedLogin = LoginBounds & Readonly<{ login: Omit<Logout, 'at' | 'expiresAt'> }>
+
+/**
+ * The cut-off is compared with `iat` of JWTs, so it is a moment of their issuer's clock. That clock may be ahead of the
+ * gateway's by its tolerance. A cut-off at the receipt would leave a JWT from just before the logout in force.
+ */
 export function boundLogouts(
   { issuer, name, saidAt }: EventMoment,
   ended: readonly EndedLogin[],
@@ -80,15 +95,16 @@ export function boundLogouts(
 ): readonly Logout[] {
   const notes = receiptsOf(issuer)
   const moment = Math.floor(saidAt)
-  const at = Math.min(moment, findReceipt(notes, name) ?? Math.floor(nowSeconds))
-  const toLogout = ({ login, longestLifeSeconds }: EndedLogin): Logout => ({
-    ...login,
-    at,
-    expiresAt: at + longestLifeSeconds + marginSeconds,
-  })
+  const receivedAt = findReceipt(notes, name) ?? Math.floor(nowSeconds)
+  const toLogout = ({ login, longestLifeSeconds, toleranceSeconds }: EndedLogin): Logout => {
+    const at = Math.min(moment, receivedAt + toleranceSeconds)
+    return { ...login, at, expiresAt: at + longestLifeSeconds + marginSeconds }
+  }
   const longestLifeSeconds = Math.max(0, ...ended.map((one) => one.longestLifeSeconds))
-  const note = { login: { issuer: notes, subject: name, session: '' }, longestLifeSeconds }
-  return (moment > at && ended.length > 0 ? [...ended, note] : ended).map(toLogout)
+  const note = { login: { issuer: notes, subject: name, session: '' }, longestLifeSeconds, toleranceSeconds: 0 }
+  // Otherwise a replay has the same cut-off without a note.
+  const isBounded = ended.some(({ toleranceSeconds }) => moment > receivedAt + toleranceSeconds)
+  return (isBounded ? [...ended, note] : ended).map(toLogout)
 }
 
 export const isObject = (value: unknown): value is RawClaims =>

@@ -12,7 +12,7 @@ import {
 } from './event-token.ts'
 import type { Issuer } from './verify.ts'
 
-export type VerifyLogout = (token: string) => Promise<readonly Logout[]>
+export type VerifyLogout = (token: string, clientAddress?: string) => Promise<readonly Logout[]>
 
 const logoutEvent = 'http://schemas.openid.net/event/backchannel-logout'
 
@@ -20,19 +20,23 @@ const longestAgeSeconds = 300
 
 export const createVerifyLogout =
   (issuers: ReadonlyMap<string, Issuer>, now: () => Date, findReceipt: FindReceipt): VerifyLogout =>
-  (text) =>
-    verifyEventToken(text, (named) => {
-      const { trust, keys } = (typeof named === 'string' ? issuers.get(named) : undefined) ?? {}
-      const { logout, longestLifeSeconds } = trust?.revocation ?? {}
-      if (!trust || !keys || !logout || longestLifeSeconds === undefined) return undefined
-      const read = (said: RawClaims, name: string): readonly Logout[] => {
-        const nowSeconds = now().getTime() / 1000
-        const { issuedAt: saidAt, ...login } = readLogout(said, trust, logout, nowSeconds)
-        const ended = [{ login, longestLifeSeconds }]
-        return boundLogouts({ issuer: trust.issuer, name, saidAt }, ended, nowSeconds, findReceipt)
-      }
-      return { keys, types: logout.types, read }
-    })
+  (text, clientAddress) =>
+    verifyEventToken(
+      text,
+      (named) => {
+        const { trust, keys } = (typeof named === 'string' ? issuers.get(named) : undefined) ?? {}
+        const { logout, longestLifeSeconds } = trust?.revocation ?? {}
+        if (!trust || !keys || !logout || longestLifeSeconds === undefined) return undefined
+        const read = (said: RawClaims, name: string): readonly Logout[] => {
+          const nowSeconds = now().getTime() / 1000
+          const { issuedAt: saidAt, ...login } = readLogout(said, trust, logout, nowSeconds)
+          const ended = [{ login, longestLifeSeconds, toleranceSeconds: trust.clockToleranceSeconds }]
+          return boundLogouts({ issuer: trust.issuer, name, saidAt }, ended, nowSeconds, findReceipt)
+        }
+        return { keys, types: logout.types, read }
+      },
+      clientAddress,
+    )
 
 function readLogout(
   said: RawClaims,

@@ -10,6 +10,7 @@ import {
   type FindReceipt,
   isForUsAlone,
   isObject,
+  type LoginBounds,
   type RawClaims,
   readIssuedAt,
   readOnlyEvent,
@@ -23,7 +24,7 @@ export type Transmitter = Readonly<{
   audiences: readonly string[]
   clockToleranceSeconds: number
   keys: KeySet
-  speaksFor: ReadonlyMap<string, number>
+  speaksFor: ReadonlyMap<string, LoginBounds>
   ignoredMembers: ReadonlySet<string>
 }>
 
@@ -89,7 +90,7 @@ function readEvent(said: RawClaims, transmitter: Transmitter, nowSeconds: number
   const moment = readMoment(event.event_timestamp) ?? readMoment(toe) ?? issuedAt
   const hasEffect = hasEnded(name, event)
   const targets = readEventSubject(subject, {
-    lives: transmitter.speaksFor,
+    bounds: transmitter.speaksFor,
     ignoredMembers: transmitter.ignoredMembers,
     mayBeSession: name === 'session-revoked',
   })

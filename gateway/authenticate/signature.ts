@@ -5,9 +5,13 @@ import { errors, type FlattenedJWSInput, type JWTHeaderParameters, type JWTVerif
 import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
 
 /** Neither `none` nor HMAC: a public key must never serve as a shared secret (RFC 8725 3.1). */
-export const algorithms = ['RS256', 'PS256', 'ES256', 'EdDSA']
+export const algorithms = ['RS256', 'PS256', 'ES256', 'EdDSA', 'Ed25519']
 
-const tokenLimitBytes = 8192
+/**
+ * The most that `issuers[].maxTokenBytes` may allow. A token leaves room for the other headers of a head of 32 KiB, and is
+ * parsed before its issuer is known.
+ */
+const largestTokenBytes = 24 * 1024
 
 export type FindKey = JWTVerifyGetKey
 
@@ -19,8 +23,9 @@ export type UnverifiedToken = Readonly<{
 }>
 
 /** Parses a compact JWS strictly. Most libraries accept padding, spaces and stray bits in its base64url. */
-export function parseToken(token: string): UnverifiedToken {
-  if (token.length > tokenLimitBytes) throw new GatewayError('jwt_too_long')
+export function parseToken(token: string, limitBytes: number = largestTokenBytes): UnverifiedToken {
+  if (isEncrypted(token)) throw new GatewayError('encrypted')
+  if (token.length > limitBytes) throw new GatewayError('jwt_too_long')
   const payloadAt = token.indexOf('.') + 1
   const signatureAt = token.indexOf('.', payloadAt) + 1
   if (payloadAt === 0 || signatureAt === 0) throw malformed(token)
@@ -28,6 +33,9 @@ export function parseToken(token: string): UnverifiedToken {
   const signature = decodeCanonical(token.slice(signatureAt))
   return { headerText: token.slice(0, payloadAt - 1), payload, signed: token.slice(0, signatureAt - 1), signature }
 }
+
+/** RFC 7516 7.1: a compact JWE has five parts, of which only its issuer or its audience reads the payload. */
+export const isEncrypted = (token: string): boolean => token.split('.', 6).length === 5 && !token.startsWith('oat_')
 
 /** An API token in the wrong header is a common mistake, so it has its own cause. */
 const malformed = (token: string): GatewayError =>
@@ -52,8 +60,17 @@ export function parseObject(bytes: Buffer): Readonly<Record<string, unknown>> {
 
 type IsType = (typ: unknown) => boolean
 
+/**
+ * The media type of `typ` in lower case: media types ignore case, and `application/` may be left out (RFC 7515 4.1.9, RFC
+ * 9068 4). Neither parameters nor blanks are removed, so such a `typ` equals no type.
+ */
+export const readMediaType = (typ: unknown): string | undefined =>
+  typeof typ === 'string' ? typ.toLowerCase().replace(/^application\//, '') : undefined
+
+const accessTokenTypes: readonly unknown[] = ['jwt', 'at+jwt']
+
 /** RFC 8725 3.11: a token made for another purpose is refused. */
-const isAccessTokenType: IsType = (typ) => typ === undefined || (typeof typ === 'string' && /^(?:at\+)?jwt$/i.test(typ))
+const isAccessTokenType: IsType = (typ) => typ === undefined || accessTokenTypes.includes(readMediaType(typ))
 
 function readHeader(text: string, isType: IsType): JWTHeaderParameters {
   const header = parseObject(decodeCanonical(text))
@@ -68,7 +85,7 @@ function readHeader(text: string, isType: IsType): JWTHeaderParameters {
 
 export function hasType({ headerText }: UnverifiedToken, type: string): boolean {
   const { typ } = readHeader(headerText, isAccessTokenType)
-  return typ?.toLowerCase() === type
+  return readMediaType(typ) === type
 }
 
 export type ChosenKey = Readonly<{ verify: SignatureCheck; by: KeyObject | VerifyKeyObjectInput }>
@@ -138,7 +155,9 @@ const checkAtOnce =
   (signed, signature, by) =>
     verify(digest, Buffer.from(signed, 'latin1'), by, signature)
 
-/** RFC 7518 3.3-3.5 and RFC 8037 3.1: the kind of key that each algorithm takes, and its signature check. */
+const ed25519 = { keyType: 'ed25519', holds: checkAtOnce(null) }
+
+/** RFC 7518 3.3-3.5, RFC 8037 3.1 and RFC 9864 2.2: the kind of key that each algorithm takes, and its signature check. */
 const signatures: Readonly<Record<string, Readonly<{ keyType: string; holds: SignatureCheck; options?: object }>>> = {
   // Node's default padding for RSA keys is RSASSA-PKCS1-v1_5.
   RS256: { keyType: 'rsa', holds: checkInParts('sha256') },
@@ -148,7 +167,8 @@ const signatures: Readonly<Record<string, Readonly<{ keyType: string; holds: Sig
     options: { padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: 32 },
   },
   ES256: { keyType: 'ec', holds: checkAtOnce('sha256'), options: { dsaEncoding: 'ieee-p1363' } },
-  EdDSA: { keyType: 'ed25519', holds: checkAtOnce(null) },
+  EdDSA: ed25519,
+  Ed25519: ed25519,
 }
 
 export function bindKeyToAlgorithm(alg: string, key: KeyObject): ChosenKey {

@@ -61,7 +61,7 @@ export function createVerify({ issuers, verified, onRead, introspect }: VerifyOp
     const shared = pending.get(key)
     onRead(shared === undefined ? 'miss' : 'coalesced')
     if (shared !== undefined) return shared
-    const verification = verifyToken(jwt, issuers).then(
+    const verification = verifyToken(jwt, issuers, clientAddress).then(
       (token) => {
         pending.delete(key)
         verified.set(key, token)
@@ -90,29 +90,41 @@ export const isOpaque = (token: string): boolean =>
   token.split('.', 4).length !== 3 &&
   /^[\w.~+/-]+=*$/.test(token)
 
-function verifyToken(jwt: string, issuers: VerifyOptions['issuers']): Promise<VerifiedToken> {
+function verifyToken(
+  jwt: string,
+  issuers: VerifyOptions['issuers'],
+  clientAddress: string | undefined,
+): Promise<VerifiedToken> {
   const token = parseToken(jwt)
   const said = parseObject(token.payload)
   // This name only selects the issuer whose keys must fit; `readClaims` checks it after the signature.
   const issuer = typeof said.iss === 'string' ? issuers.get(said.iss) : undefined
   if (!issuer) throw new GatewayError('unknown_issuer')
   const { trust, keys } = issuer
+  if (jwt.length > (trust.maxTokenBytes ?? Number.POSITIVE_INFINITY)) throw new GatewayError('jwt_too_long')
   if (trust.requireType !== undefined && !hasType(token, trust.requireType)) throw new GatewayError('wrong_type')
   // Read before the signature check: if the keys change meanwhile, the token is verified again.
   const keysVersion = keys.version()
-  return proveSignature(token, keys).then((key) => {
+  return proveSignature(token, keys, clientAddress).then((key) => {
     const claims = readClaims(said, trust)
+    // No logout could tell such a JWT of before from one of after. An introspected token is the issuer's to refuse.
+    if (trust.revocation?.logout && claims.issuedAt === undefined) throw new GatewayError('life_unbounded')
+    keys.noteProven(clientAddress, claims.expiresAt)
     const proof = new JwtProof(trust, claims, keys, { headerText: token.headerText, key, keysVersion })
     return { issuer, claims, credential: toCredential(claims), keysVersion, proof }
   })
 }
 
-function proveSignature(token: UnverifiedToken, { keysByHeader, findKey }: KeySet): Promise<ChosenKey> {
+function proveSignature(
+  token: UnverifiedToken,
+  { keysByHeader, findKey }: KeySet,
+  clientAddress: string | undefined,
+): Promise<ChosenKey> {
   // Cached for the key set of this moment, even if another one is in force by the time the key is found.
   const known = keysByHeader()
   const key = known?.get(token.headerText)
   if (key) return verifyBatched(token, key)
-  return chooseKey(token.headerText, findKey).then((found) => {
+  return chooseKey(token.headerText, (header, jws) => findKey(header, jws, clientAddress)).then((found) => {
     verifySignature(token, found)
     // Only after the check: an unsigned header would evict the headers of valid tokens.
     known?.set(token.headerText, found)

@@ -136,8 +136,14 @@ export function settle(pending: Pending, answers: readonly unknown[]): Decision 
   return answers.every((answer) => answer === true) ? allow(match, caller) : deny('decision_refused')
 }
 
+type SeenAgent = Exclude<Extract<Resource, { kind: 'agent' }>['agent'], string>
+
+/** The agent's record, unless another organization has it to itself. */
+export const seenAgent = (resource: Resource | undefined): SeenAgent =>
+  resource?.kind === 'agent' && typeof resource.agent === 'object' ? resource.agent : undefined
+
 export const runsPublicAgent = (route: Route, { resource }: Caller): boolean =>
-  resource?.kind === 'agent' && resource.agent?.isPublic === true && opensPublicAgents(route)
+  seenAgent(resource)?.isPublic === true && opensPublicAgents(route)
 
 /**
  * Abilities that count for this caller. To run a public agent takes no role, but a token still may do no more than its
@@ -155,7 +161,7 @@ const needsWriting = ({ destination }: Pick<Route, 'destination'>): boolean =>
 
 /** To the caller, another organization's resource does not exist. */
 export const ownsAgent = ({ organization, resource }: Caller): boolean =>
-  organization !== undefined && resource?.kind === 'agent' && resource.agent?.organizationId === organization.id
+  organization !== undefined && seenAgent(resource)?.organizationId === organization.id
 
 export function seesObject({ resource: guarded }: Route, caller: CallerWithPermissions): boolean {
   const { principal, organization, resource, permissions } = caller

@@ -3,8 +3,10 @@ import { isAsSecure } from '../authenticate/jwks/fetch.ts'
 import { parsePointer } from '../authenticate/pointer.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { readCertificates } from '../http/tls/certificates.ts'
+import { isClearFarAway } from '../lib/loopback.ts'
 import type { Log } from '../observe/log/log.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
+import { mayCarryCredential } from '../receive/header-role.ts'
 import { findTransmitterFaults } from './transmitters.ts'
 
 type Checked = Pick<Configuration, 'issuers' | 'transmitters' | 'directory' | 'listeners' | 'problemAt'>
@@ -35,6 +37,7 @@ export function checkIssuers(configuration: Checked): void {
         ]),
   ])
   problems.push(
+    ...checkTokenHeaders(configuration),
     ...checkDirectoryRules(configuration),
     ...requireSomeRule(configuration),
     ...checkLogouts(configuration),
@@ -48,6 +51,7 @@ export function checkIssuers(configuration: Checked): void {
         : [problemAt(['transmitters', index, 'jwksUri'], `transmitters: jwksUri of ${name} is not https.`)]),
     ]),
     ...checkIntrospection(configuration),
+    ...requireTls(configuration),
   )
   if (problems.length > 0) throw new ConfigurationError(problems)
 }
@@ -56,6 +60,37 @@ export function warnOfUnboundCookies({ issuers }: Pick<Configuration, 'issuers'>
   for (const { issuer, tokens } of issuers)
     if (tokens.cookie?.startsWith('__Host-') === false)
       log.warn({ issuer, cookie: tokens.cookie }, 'cookie of tokens not bound to its host')
+}
+
+/** Cookies counted once for pages of `cors.origins`, which an operator gives to pages that only read. */
+export const findUnlistedOrigins = ({ issuers, cors }: Pick<Configuration, 'issuers' | 'cors'>): readonly string[] => {
+  const named = (cors?.origins ?? []).filter((origin) => origin !== '*')
+  return issuers.flatMap(({ issuer, tokens: { cookie, headers, origins } }) => {
+    const keys = [
+      ...(cookie === undefined ? [] : ['tokens.cookie']),
+      ...(headers === undefined ? [] : ['tokens.headers']),
+    ]
+    if (origins !== undefined || named.length === 0) return []
+    return keys.map(
+      (key) =>
+        `issuers: ${key} of ${issuer} does not count for pages of cors.origins (${named.join(', ')}). Name those that may act as the user in tokens.origins.`,
+    )
+  })
+}
+
+function checkTokenHeaders({ issuers, problemAt }: Checked) {
+  return issuers.flatMap(({ issuer, tokens: { headers = [] } }, index) =>
+    headers.flatMap((name, at) =>
+      mayCarryCredential(name)
+        ? []
+        : [
+            problemAt(
+              ['issuers', index, 'tokens', 'headers', at],
+              `issuers: tokens.headers of ${issuer} names ${name}, which has a role of its own. Name a header that a proxy in front sets for the token alone, such as cf-access-jwt-assertion.`,
+            ),
+          ],
+    ),
+  )
 }
 
 function checkIntrospection({ issuers, problemAt }: Checked) {
@@ -82,6 +117,30 @@ function checkIntrospection({ issuers, problemAt }: Checked) {
   ])
 }
 
+function requireTls({ issuers, problemAt }: Checked) {
+  return issuers.flatMap(({ issuer, jwksUri, introspection, insecure }, index) => {
+    const at = (...path: readonly string[]) => ['issuers', index, ...path]
+    // Discovery is asked at the issuer for what the configuration does not name.
+    const isDiscovered = jwksUri === undefined || (introspection && introspection.endpoint === undefined)
+    const asked = [
+      ...(isDiscovered ? [{ path: at('issuer'), key: 'issuer', address: issuer }] : []),
+      ...(jwksUri === undefined ? [] : [{ path: at('jwksUri'), key: 'jwksUri', address: jwksUri }]),
+      ...(introspection?.endpoint === undefined
+        ? []
+        : [{ path: at('introspection', 'endpoint'), key: 'introspection.endpoint', address: introspection.endpoint }]),
+    ]
+    // An https issuer with an http address has its own message, and no key that allows it.
+    return asked
+      .filter(({ address }) => !insecure && isAsSecure(address, issuer) && isClearFarAway(address))
+      .map(({ path, key, address }) =>
+        problemAt(
+          path,
+          `issuers: ${key} ${address} is http on another machine, where the network can replace its keys. Give an https address, or set insecure: true.`,
+        ),
+      )
+  })
+}
+
 const isPlainEndpoint = (endpoint: string, issuer: string): boolean =>
   URL.canParse(endpoint) &&
   isAsSecure(endpoint, issuer) &&
@@ -96,7 +155,16 @@ function checkLogouts({ issuers, transmitters, directory: { kind }, listeners: {
         `issuers: logout of ${issuer} needs a database, which keeps logouts. Remove it, or set directory.kind to postgres.`,
       ),
     )
-  if (!signals || told.length > 0 || transmitters.some(({ push }) => push)) return []
+  if (!signals)
+    return told
+      .filter(({ index }) => issuers[index]?.logout?.heardElsewhere !== true)
+      .map(({ issuer, index }) =>
+        problemAt(
+          ['issuers', index, 'logout'],
+          `issuers: logout of ${issuer} needs listeners.signals, where logouts come. Set it, or logout.heardElsewhere where other replicas take them.`,
+        ),
+      )
+  if (told.length > 0 || transmitters.some(({ push }) => push)) return []
   const fault =
     'no issuer has logout and no transmitter pushes, so all that comes here would be refused. Set it, or remove the listener.'
   return [problemAt(['listeners', 'signals'], `listeners.signals: ${fault}`)]

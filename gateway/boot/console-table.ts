@@ -7,12 +7,17 @@ import type { Policy } from '../policy/compile.ts'
 import type { KnownUpstreams } from '../policy/known-upstreams.ts'
 import { parsePolicyInThread } from '../policy/load.ts'
 import { methods } from '../policy/route.ts'
+import type { TrieTerms } from '../policy/route-trie.ts'
 import type { PolicyTextList } from '../reload/policy-status.ts'
 import { compileRoutes, type RouteTable } from '../route/table.ts'
 
-export async function compileConsoleTable(texts: PolicyTextList, upstreams: KnownUpstreams): Promise<ConsoleTable> {
+export async function compileConsoleTable(
+  texts: PolicyTextList,
+  upstreams: KnownUpstreams,
+  terms?: TrieTerms,
+): Promise<ConsoleTable> {
   const policy = await parsePolicyInThread('', new Map(texts), upstreams)
-  const table = compileRoutes(policy.routes)
+  const table = compileRoutes(policy.routes, terms)
   const destinations = policy.routes.flatMap(({ id, destination }) =>
     destination.kind === 'upstream' ? [[id, destination.name] as const] : [],
   )

@@ -6,15 +6,16 @@ import type { AdminPages, AdminState } from '../admin/listener.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { readUpstreamAddresses } from '../configuration/upstream-addresses.ts'
 import { readVersion } from '../configuration/version.ts'
-import type { KnownUpstreams } from '../policy/known-upstreams.ts'
 import { type PolicyTextList, takeFingerprint } from '../reload/policy-status.ts'
 import { compileConsoleTable } from './console-table.ts'
 
 export function openConsole(configuration: Configuration, facts: AdminState): AdminPages['console'] {
   const upstreams = Object.entries(configuration.upstreams)
+  const addresses = readUpstreamAddresses(configuration)
+  const widensOptions = !configuration.cors
   return createConsole({
     ...facts,
-    table: rememberTable(facts.policyTexts, readUpstreamAddresses(configuration)),
+    table: rememberTable(facts.policyTexts, (texts) => compileConsoleTable(texts, addresses, { widensOptions })),
     upstreams: upstreams.map(([name, { urls }]) => ({
       name,
       origin: urls.map((url) => new URL(url).origin).join(', '),
@@ -28,26 +29,21 @@ export function openConsole(configuration: Configuration, facts: AdminState): Ad
   })
 }
 
-const runbookPages = ['availability', 'upstreams', 'authentication', 'database', 'configuration', 'capacity']
-
 function readRunbook(): string | undefined {
-  const guides = new URL('../../docs/guides/', import.meta.url)
-  const files = ['runbook.md', ...runbookPages.map((name) => `runbook/${name}.md`)].map((name) => new URL(name, guides))
-  if (!files.every((file) => existsSync(file))) return undefined
-  const [first = '', ...others] = files.map((file) => readFileSync(file, 'utf8'))
-  return [first, ...others.map((text) => text.replaceAll(/^#/gm, '##'))].join('\n')
+  const file = new URL('../../docs/guides/runbook.md', import.meta.url)
+  return existsSync(file) ? readFileSync(file, 'utf8') : undefined
 }
 
 function rememberTable(
   read: () => Promise<PolicyTextList>,
-  upstreams: KnownUpstreams,
+  compile: (texts: PolicyTextList) => Promise<ConsoleTable>,
 ): (fingerprint: string | undefined) => Promise<ConsoleTable> {
   let known: Readonly<{ fingerprint: string; table: ConsoleTable }> | undefined
   return async (fingerprint) => {
     if (fingerprint === undefined) return noTable
     if (known?.fingerprint !== fingerprint) {
       const texts = await read()
-      known = { fingerprint: takeFingerprint(texts), table: await compileConsoleTable(texts, upstreams) }
+      known = { fingerprint: takeFingerprint(texts), table: await compile(texts) }
     }
     return known.table
   }

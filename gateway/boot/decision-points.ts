@@ -5,21 +5,20 @@ import { answerLimitBytes } from '../consult/answer.ts'
 import { type AskAgain, type Consult, createConsult, type FollowQuestion } from '../consult/consult.ts'
 import { createDecisionPoint, type DecisionPoint, type PdpOutcome, type Post } from '../consult/decision-point.ts'
 import { createDiscovery } from '../consult/discovery.ts'
-import { createHeardChanges } from '../consult/held-answers.ts'
-import type { RoomClock } from '../consult/room.ts'
-import type { Change } from '../directory/change.ts'
+import { createHeardSince } from '../consult/held-answers.ts'
 import type { GatewayError } from '../errors/gateway-error.ts'
 import { guarded } from '../fault/guarded.ts'
-import { type KeptClient, openKeptClient } from '../http/tls/client.ts'
+import { openKeptClient } from '../http/outsiders.ts'
 import { describeError, type Log } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
+import { HeardLog } from '../rights/heard.ts'
+import type { WaitingClock } from '../rights/waiting.ts'
 
 export type DecisionPoints = Readonly<{
   consult: Consult
   askAgain: AskAgain
   recheckMsOf: ReturnType<typeof createConsult>['recheckMsOf']
   shareOf: ReturnType<typeof createConsult>['shareOf']
-  hear: (change: Change) => void
   noteTable: () => void
   stop: () => Promise<void>
 }>
@@ -30,15 +29,17 @@ export type DecisionPointDependencies = Readonly<{
   now: Clock['now']
   monotonicMs: Clock['monotonicMs']
   follow?: FollowQuestion | undefined
+  /** The log that the open exchanges write. Without it nothing is heard, and answers are held for `factMs` at most. */
+  heard?: HeardLog
 }>
 
 export function openDecisionPoints(
   { decisionPoints, cache }: Pick<Configuration, 'decisionPoints' | 'cache'>,
   knownAt: (readAtMs: number) => number,
-  { log, metrics, now, monotonicMs, follow }: DecisionPointDependencies,
+  { log, metrics, now, monotonicMs, heard = new HeardLog(), follow }: DecisionPointDependencies,
 ): DecisionPoints {
   let generation = 0
-  const { hear, heardSince } = createHeardChanges(monotonicMs, knownAt)
+  const heardSince = createHeardSince(heard, monotonicMs, knownAt)
   const clock = { now, monotonicMs, after }
   const clients: Readonly<{ close: () => Promise<void> }>[] = []
   const open = (name: string, settings: DecisionPointSettings): DecisionPoint => {
@@ -51,6 +52,7 @@ export function openDecisionPoints(
       post: timed(post, observe, monotonicMs),
       maxEntries: cache.maxEntries,
       heardSince,
+      heardPosition: () => heard.position,
       clock,
       onRead: (result) => metrics.countCacheRead('decisions', result),
       onOutcome: (outcome, error) => {
@@ -68,7 +70,6 @@ export function openDecisionPoints(
     }))
   return {
     ...createConsult({ points, generation: () => generation, follow }),
-    hear,
     noteTable: () => {
       generation += 1
     },
@@ -83,17 +84,15 @@ const after: Clock['after'] = (ms, work) => {
   return () => clearTimeout(timer)
 }
 
-function openPost({ url, tls, headers, maxInFlight, discover }: DecisionPointSettings, clock: RoomClock) {
+function openPost({ url, tls, headers, maxInFlight, discover }: DecisionPointSettings, clock: WaitingClock) {
   const { origin, pathname } = new URL(url)
   const base = `${pathname.replace(/\/$/, '')}/access/v1/`
   const sent = { ...headers, accept: 'application/json' }
   const readCa = tls && (async () => (tls.ca.file === undefined ? tls.ca.text : readFile(tls.ca.file, 'utf8')))
-  let client: Promise<KeptClient> | undefined
-  const ask = async (path: string, body: string | undefined, withinMs: number) => {
-    client ??= openKeptClient(origin, { readCa, connections: maxInFlight })
-    const asking = await client
+  const client = openKeptClient(origin, { readCa, connections: maxInFlight })
+  const ask = (path: string, body: string | undefined, withinMs: number) => {
     const own = body === undefined ? sent : { ...sent, 'content-type': 'application/json' }
-    return asking.ask(path, own, body, { withinMs, limitBytes: answerLimitBytes })
+    return client.ask(path, own, body, { withinMs, limitBytes: answerLimitBytes })
   }
   const discovery =
     discover && createDiscovery({ ...clock, url, ask: (path, withinMs) => ask(path, undefined, withinMs) })
@@ -104,7 +103,7 @@ function openPost({ url, tls, headers, maxInFlight, discover }: DecisionPointSet
     return ask(path, body, Math.max(1, withinMs - (clock.monotonicMs() - startedMs)))
   }
   if (discovery) discovery.refresh()
-  return { post, close: async () => (await client)?.close() }
+  return { post, close: client.close }
 }
 
 const timed =

@@ -6,6 +6,8 @@ import { PoolerError } from '../directory/postgres/recognize-pooler.ts'
 import type { FindSchemaFault } from '../directory/postgres/schema-fault.ts'
 import { type Server, type Servers, StandbyLagError } from '../directory/postgres/servers.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import { endProcessBy } from '../fault/end-process.ts'
+import { guarded } from '../fault/guarded.ts'
 import type { ProcessLog } from '../observe/log/log.ts'
 
 export const checkAnswersOf = (directory: Directory, hasGrace: () => boolean) => async (): Promise<void> => {
@@ -44,6 +46,44 @@ export function reportServer({ current }: Pick<Servers, 'current'>, log: Process
     wasStandby = isStandby
     if (isStandby) log.warn({}, standbySentence)
     else log.info({}, 'PostgreSQL at database.url is a primary again')
+  }
+}
+
+/** Long beside a question of two statements, and short beside the time until an operator looks. */
+const askAgainMs = 1_000
+
+export type LedgerWatch = Readonly<{ requireUsable: () => Promise<void>; stop: () => void }>
+
+/**
+ * Ends a start whose program must not use the database. If the database does not answer, the start goes on, since an outage
+ * must not keep replicas from starting. Then the first answer ends the process as an uncaught error does.
+ */
+export function obeyLedger(find: FindSchemaFault): LedgerWatch {
+  let timer: NodeJS.Timeout | undefined
+  let isStopped = false
+  const ask = async (): Promise<Error | undefined> => {
+    try {
+      const fault = await find()
+      return fault?.endsStart ? new Error(fault.cause) : undefined
+    } catch {
+      // The cause is told by the checks of readiness.
+      if (!isStopped) timer = setTimeout(guarded('directory', askAgain), askAgainMs).unref()
+      return undefined
+    }
+  }
+  const askAgain = async (): Promise<void> => {
+    const fault = await ask()
+    if (fault && !isStopped) endProcessBy(fault)
+  }
+  return {
+    requireUsable: async () => {
+      const fault = await ask()
+      if (fault) throw fault
+    },
+    stop: () => {
+      isStopped = true
+      clearTimeout(timer)
+    },
   }
 }
 

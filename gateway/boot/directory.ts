@@ -13,6 +13,7 @@ import { type ClusterStore, createClusterStore } from '../directory/postgres/clu
 import { createPostgresDirectory, createReadFacts } from '../directory/postgres/directory.ts'
 import { createEventStreamStore, type EventStreamStore } from '../directory/postgres/event-streams.ts'
 import { createIssuerKeyStore } from '../directory/postgres/issuer-keys.ts'
+import { findLedgerFault } from '../directory/postgres/ledger-fault.ts'
 import { createLogoutStore, type LogoutStore } from '../directory/postgres/logouts.ts'
 import { createPolicyTableStore, type PolicyTableStore } from '../directory/postgres/policy-tables.ts'
 import { type Database, type ObserveQuery, openDatabase } from '../directory/postgres/pool.ts'
@@ -31,7 +32,16 @@ import { readNetwork } from '../network/network.ts'
 import { createGuessLog } from '../observe/log/guess-log.ts'
 import { describeError, type ProcessLog } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
-import { checkAnswersOf, checkWritesOf, isOutage, reportSchema, reportServer, reportShared } from './directory-state.ts'
+import {
+  checkAnswersOf,
+  checkWritesOf,
+  isOutage,
+  type LedgerWatch,
+  obeyLedger,
+  reportSchema,
+  reportServer,
+  reportShared,
+} from './directory-state.ts'
 import { followChanges, hearPostgres, openRedis } from './hear-changes.ts'
 
 export type OpenDirectory = Readonly<{
@@ -50,6 +60,8 @@ export type OpenDirectory = Readonly<{
     onChange: (listener: (change: Change) => void) => void
   }>
   parts: readonly ReadinessCheck[]
+  /** Throws if this program must not use the database. A database that does not answer lets a start go on. */
+  requireUsable: () => Promise<void>
   announce: (change: Change) => void
   readHeartbeat: ReadHeartbeat
   countBy: CountBy | undefined
@@ -97,6 +109,7 @@ function openClaimsDirectory(
     // A JWT asserts the same until it expires, and a reload of the policy judges all open exchanges again.
     rights: { readFacts, knownAt: dependencies.monotonicMs, onChange: () => undefined },
     parts: [],
+    requireUsable: async () => undefined,
     announce: () => undefined,
     readHeartbeat: noHeartbeat,
     countBy: redis && countIn(redis),
@@ -130,7 +143,7 @@ function openStoredDirectory(configuration: Configuration, dependencies: Directo
     hearsElsewhere: configuration.redis.allWritersPublish,
     onForeign: freshness.restrict,
   })
-  const { database, schema, hasGrace } = openPostgres(configuration, servers, dependencies)
+  const { database, schema, ledger, hasGrace } = openPostgres(configuration, servers, dependencies)
   const tokenUses = collectTokenUses(database.query, (error) => {
     if (!isReadOnly(error)) warnOf(log, 'token uses not written yet')(error)
   })
@@ -169,10 +182,12 @@ function openStoredDirectory(configuration: Configuration, dependencies: Directo
       { name: 'schema', check: checkSchema },
       { name: 'writes', check: checkWritesOf(directory, servers) },
     ],
+    requireUsable: ledger.requireUsable,
     announce: (change) => redis?.announce(change),
     readHeartbeat,
     countBy: redis && countIn(redis),
     close: async () => {
+      ledger.stop()
       tokenUses.stop()
       await tokenUses.flush().catch(warnOf(log, 'token uses lost'))
       await Promise.all([...sources.map((source) => source.stop()), database.close()])
@@ -218,7 +233,7 @@ function createListenerPlace<News>() {
 const warnOf = (log: ProcessLog, message: string) => (error: unknown) =>
   log.warn({ error: describeError(error) }, message)
 
-type Postgres = Readonly<{ database: Database; schema: SchemaWatch; hasGrace: () => boolean }>
+type Postgres = Readonly<{ database: Database; schema: SchemaWatch; ledger: LedgerWatch; hasGrace: () => boolean }>
 
 function openPostgres(
   configuration: Configuration,
@@ -247,7 +262,8 @@ function openPostgres(
   const schema = watchSchema(createFindSchemaFault(database, isJoined(configuration)), monotonicMs)
   metrics.watchStandby(() => servers.current()?.isStandby, servers.lagMs)
   metrics.watchPool(database.countConnections, requireDatabase(configuration).poolSize)
-  return { database, schema, hasGrace: () => monotonicMs() - answeredAtMs < configuration.directory.graceMs }
+  const ledger = obeyLedger(() => findLedgerFault(database.query))
+  return { database, schema, ledger, hasGrace: () => monotonicMs() - answeredAtMs < configuration.directory.graceMs }
 }
 
 function guardUnknownTokens(

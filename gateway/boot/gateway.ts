@@ -16,6 +16,7 @@ import type { IdentityKeys } from '../reload/identity-keys.ts'
 import { checkListenerTls, watchListenerTls } from '../reload/listener-tls.ts'
 import { createSignals } from '../signals/signals.ts'
 import { checkIssuers, warnOfUnboundCookies } from './check-issuers.ts'
+import { checkListeners } from './check-listeners.ts'
 import { readClusterStates } from './cluster-states.ts'
 import { openConsole } from './console.ts'
 import { createDrain, type Drain } from './drain.ts'
@@ -92,6 +93,7 @@ const addressesOf = ({ public: clients, decision, signals }: OpenListeners) => (
 type NetworkRules = Readonly<{ isTrustedProxy: TrustedProxies; ofClusters: Networks }>
 
 function readNetworks(configuration: Configuration, { listenerPorts }: ProcessContext): NetworkRules {
+  checkListeners(configuration)
   checkIssuers(configuration)
   const isTrustedProxy = readTrustedProxies(configuration)
   const ofClusters = readClusterNetworks(configuration, listenerPorts)
@@ -133,14 +135,17 @@ async function openListeners(
   return { ...opened, signals: await openSignals(configuration, services, inFlight, context) }
 }
 
-function openSignals(
+async function openSignals(
   configuration: Configuration,
   { receivers }: Services,
   inFlight: InFlightRequests,
   context: ProcessContext,
 ): Promise<Listener> {
-  const handle = createSignals(receivers, reportSignals(context))
-  return openListener('signals', configuration, context, inFlight.track(handle))
+  let listener: Listener | undefined
+  const onProven = (address: string): void => listener?.keepPlacesFor(address)
+  const handle = createSignals(receivers, { ...reportSignals(context), onProven })
+  listener = await openListener('signals', configuration, context, inFlight.track(handle))
+  return listener
 }
 
 async function publishKeys(keys: IdentityKeys, cors: Stages['cors'], exchange: Exchange): Promise<void> {

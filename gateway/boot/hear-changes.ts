@@ -7,6 +7,7 @@ import { linkRedis, type RedisLink, type RedisSettings } from '../directory/redi
 import type { RefusableCommand } from '../directory/redis/refusals.ts'
 import { describeError, type ProcessLog } from '../observe/log/log.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
+import { createStartGrace } from './start-grace.ts'
 
 type ChangeDependencies = Readonly<{ log: ProcessLog; metrics: Metrics; monotonicMs: () => number }>
 
@@ -16,32 +17,48 @@ type FollowedChanges = Readonly<{
   watch: (source: Pick<ChangeSource, 'name' | 'isUp'>) => void
 }>
 
+/** Any role of the database may send such messages, thousands a second. */
+const tellUnreadableEveryMs = 60_000
+
 export function followChanges(
   forget: (change: Change) => void,
   freshness: Freshness,
   { log, metrics, monotonicMs }: ChangeDependencies,
 ): FollowedChanges {
+  const toldAtMs = new Map<ChangeSource['name'], number>()
   const provedAtMs = new Map<ChangeSource['name'], number>()
   return {
-    handlersOf: (name, hearsAll) => ({
-      onChange: (change) => {
-        metrics.countInvalidation(name)
-        log.debug({ source: name, ...withoutToken(change) }, 'invalidation received')
-        forget(change)
-      },
-      onConnected: () => {
-        log.info({ source: name }, 'invalidation source connected; caches cleared')
-        forget({ kind: 'everything' })
-      },
-      onSynced: (atMs) => {
-        provedAtMs.set(name, atMs)
-        if (hearsAll) freshness.markSynced(atMs)
-      },
-      onLost: (error) => {
-        metrics.countInvalidationDisconnect(name)
-        log.warn({ source: name, error: describeError(error), ...losses[name] }, 'invalidation source lost')
-      },
-    }),
+    handlersOf: (name, hearsAll) => {
+      const grace = createStartGrace(monotonicMs)
+      return {
+        onChange: (change) => {
+          metrics.countInvalidation(name)
+          log.debug({ source: name, ...withoutToken(change) }, 'invalidation received')
+          forget(change)
+        },
+        onConnected: () => {
+          grace.noteSuccess()
+          log.info({ source: name }, 'invalidation source connected; caches cleared')
+          forget({ kind: 'everything' })
+        },
+        onSynced: (atMs) => {
+          provedAtMs.set(name, atMs)
+          if (hearsAll) freshness.markSynced(atMs)
+        },
+        onLost: (error) =>
+          grace.tell(() => {
+            metrics.countInvalidationDisconnect(name)
+            log.warn({ source: name, error: describeError(error), ...losses[name] }, 'invalidation source lost')
+          }),
+        onUnreadable: () => {
+          metrics.countUnreadableChange(name)
+          const nowMs = monotonicMs()
+          if (nowMs - (toldAtMs.get(name) ?? Number.NEGATIVE_INFINITY) < tellUnreadableEveryMs) return
+          toldAtMs.set(name, nowMs)
+          log.warn({ source: name }, 'change not readable; all caches cleared')
+        },
+      }
+    },
     watch: ({ name, isUp }) =>
       metrics.watchInvalidationSource(name, isUp, () => {
         const atMs = provedAtMs.get(name)

@@ -4,21 +4,33 @@ import type { Configuration } from '../configuration/configuration.ts'
 import { nameUser } from '../directory/directory.ts'
 import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { Forward, Received } from '../forward/forward.ts'
-import { type Send, UpstreamError } from '../http/engine.ts'
+import { type Send, type Surplus, UpstreamError } from '../http/engine.ts'
 import type { RawHeaders } from '../http/exchange.ts'
 import type { Upstream } from '../locate/upstream.ts'
 import type { ProcessLog } from '../observe/log/log.ts'
+import type { ObserveMs } from '../observe/metrics/bound-histogram.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
 import type { Tracing } from '../observe/tracing/tracing.ts'
+import type { Pin } from '../pin/pin.ts'
+
+export const timePin =
+  (pin: Pin, observe: ObserveMs, monotonicMs: () => number): Pin =>
+  (permit, upstream) => {
+    const startedMs = monotonicMs()
+    const pinned = pin(permit, upstream)
+    if (pinned instanceof Promise) return pinned.finally(() => observe(monotonicMs() - startedMs))
+    observe(monotonicMs() - startedMs)
+    return pinned
+  }
 
 export const timeForward =
   (forward: Forward, metrics: Metrics, history: RequestHistory, monotonicMs: () => number): Forward =>
-  (permit, upstream, pinned, received) => {
+  (permit, upstream, prepare, received) => {
     const watch = metrics.watchUpstream(upstream.name)
     const calls = history.upstream(upstream.name)
     const startedMs = monotonicMs()
     calls.begin(Date.now())
-    return forward(permit, upstream, pinned, received).then(
+    return forward(permit, upstream, prepare, received).then(
       (answer) => {
         const status = 'connection' in answer ? 101 : answer.status
         const ms = monotonicMs() - startedMs
@@ -32,7 +44,7 @@ export const timeForward =
         const outcome = nameOutcome(error)
         const ms = monotonicMs() - startedMs
         watch.failed(outcome)
-        if (outcome === 'client_disconnected') calls.abandoned()
+        if (outcome === 'client_disconnected' || isOwnRefusal(error)) calls.abandoned()
         else {
           calls.failed(outcome, ms, Date.now())
           history.noteLatency(permit.match.route.id, ms)
@@ -68,6 +80,9 @@ function nameOutcome(error: unknown): RefusalCode | 'client_disconnected' {
   return cause instanceof UpstreamError && cause.fault === 'cancelled' ? 'client_disconnected' : code
 }
 
+/** A refusal from before the head is written says nothing about the upstream. */
+const isOwnRefusal = (error: unknown): boolean => !(GatewayError.from(error).cause instanceof UpstreamError)
+
 export const countRetries =
   (send: Send, metrics: Metrics, log: ProcessLog): Send =>
   (request) => {
@@ -96,14 +111,22 @@ export function nameOrigins(
   }
 }
 
+/** One line when an origin is believed no more, since the metric counts each. */
+export const reportSurplus =
+  (log: ProcessLog, metrics: Metrics) =>
+  ({ kind, origin, upstream, route, isFirst }: Surplus): void => {
+    metrics.countSurplus(upstream, kind)
+    if (isFirst) log.warn({ upstream, route, origin, kind }, 'upstream sent bytes beyond an answer')
+  }
+
 export const traceForward =
   (forward: Forward, tracing: Tracing): Forward =>
-  async (permit, upstream, pinned, received) => {
+  async (permit, upstream, prepare, received) => {
     const { method } = permit.match.target
     const call = tracing.beginCall(received.exchange, { method, upstream })
-    if (!call) return forward(permit, upstream, pinned, received)
+    if (!call) return forward(permit, upstream, prepare, received)
     try {
-      const answer = await forward(permit, upstream, pinned, withTrace(received, call.headers))
+      const answer = await forward(permit, upstream, prepare, withTrace(received, call.headers))
       call.answered('connection' in answer ? 101 : answer.status)
       return answer
     } catch (error) {

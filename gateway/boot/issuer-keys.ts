@@ -8,10 +8,11 @@ import type { KeyEvent } from '../authenticate/jwks/refresh.ts'
 import type { KeyStore } from '../authenticate/jwks/store.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { guarded } from '../fault/guarded.ts'
-import { fetchThrough } from '../http/tls/client.ts'
+import { fetchThrough } from '../http/outsiders.ts'
 import { describeError, type Log } from '../observe/log/log.ts'
 import { redact } from '../observe/log/redact.ts'
 import type { Metrics } from '../observe/metrics/metrics.ts'
+import { createStartGrace, type StartGrace } from './start-grace.ts'
 
 export type KeyDependencies = Readonly<{
   log: Pick<Log, 'info' | 'warn'>
@@ -23,7 +24,7 @@ export type KeyDependencies = Readonly<{
 
 type RouteSettings = Pick<Configuration['issuers'][number], 'tls' | 'proxy' | 'timeoutMs'>
 
-type KeySettings = RouteSettings & Pick<Configuration['issuers'][number], 'issuer' | 'jwksUri'>
+type KeySettings = RouteSettings & Pick<Configuration['issuers'][number], 'issuer' | 'jwksUri' | 'insecure'>
 
 export function createOpenKeys(
   { jwks }: Configuration,
@@ -31,15 +32,17 @@ export function createOpenKeys(
   signal: AbortSignal,
 ) {
   const clock: Clock = { now, monotonicMs, after }
+  const grace = createStartGrace(monotonicMs)
+  const store = noteSuccesses(keyStore, grace)
   return (settings: KeySettings) => {
-    const { issuer, jwksUri } = settings
-    const report = createReport(issuer, log, metrics)
+    const { issuer, jwksUri, insecure = false } = settings
+    const report = createReport(issuer, log, metrics, grace)
     let failure: unknown
-    const keys = createKeySet(createKeyLoader(issuer, jwksUri, readRoute(settings)), {
+    const keys = createKeySet(createKeyLoader(issuer, jwksUri, { ...readRoute(settings), insecure }), {
       issuer,
       ...jwks,
       clock,
-      store: keyStore,
+      store,
       onEvent: (event) => {
         report(event)
         if (event.kind === 'fetch-failed') failure = event.error
@@ -51,6 +54,18 @@ export function createOpenKeys(
     return { keys, first, hasKeys: () => keys.version() !== undefined, failure: () => failure }
   }
 }
+
+const noteSuccesses = ({ load, save }: KeyStore, { noteSuccess }: StartGrace): KeyStore => ({
+  load: async (issuer) => {
+    const found = await load(issuer)
+    noteSuccess()
+    return found
+  },
+  save: async (issuer, keys, fetchedAt) => {
+    await save(issuer, keys, fetchedAt)
+    noteSuccess()
+  },
+})
 
 export const readRoute = ({ tls, proxy, timeoutMs }: RouteSettings): IssuerRoute => ({
   timeoutMs,
@@ -102,6 +117,7 @@ function createReport(
   issuer: string,
   log: KeyDependencies['log'],
   metrics: KeyDependencies['metrics'],
+  grace: StartGrace,
 ): (event: KeyEvent) => void {
   let hasFailed = false
   return (event) => {
@@ -120,7 +136,8 @@ function createReport(
         log.info({ issuer, ageMs: Math.round(event.ageMs) }, 'stored issuer keys in use until the issuer answers')
         break
       case 'store-failed':
-        log.warn({ issuer, error: describeError(event.error) }, 'issuer key store failed')
+        // The connections of a start are not there yet, and the keys come from the issuer meanwhile.
+        if (grace.isOver()) log.warn({ issuer, error: describeError(event.error) }, 'issuer key store failed')
         break
       default:
         event satisfies never

@@ -6,7 +6,7 @@ import {
   type RevocationTrust,
   type TrustedIssuer,
 } from '../authenticate/claims.ts'
-import type { Carriers, CredentialRules } from '../authenticate/credential.ts'
+import { ambientCarrier, type Carriers, type CredentialRules } from '../authenticate/credential.ts'
 import { compileDirectoryRules } from '../authenticate/directory-rules.ts'
 import { parsePointer } from '../authenticate/pointer.ts'
 import { mapScopes } from '../authenticate/scopes.ts'
@@ -14,17 +14,25 @@ import type { Configuration } from '../configuration/configuration.ts'
 
 type IssuerSettings = Configuration['issuers'][number]
 
-/** A proxy that only asks for decisions forwards the request itself, so no credential can be taken out of its lines. */
-export const readCredentialRules = (
+/**
+ * A proxy that only asks for decisions forwards the request itself. No credential can be taken out of its lines, and
+ * headers can be removed whole. It may let any page read the responses.
+ */
+export function readCredentialRules(
   { issuers, cors }: Pick<Configuration, 'issuers' | 'cors'>,
   carriers: Carriers,
-): Readonly<Record<'public' | 'decision', CredentialRules>> => {
+): Readonly<Record<'public' | 'decision', CredentialRules>> {
   const cookies = new Set(issuers.flatMap(({ tokens }) => tokens.cookie ?? []))
+  const headers = new Set(issuers.flatMap(({ tokens }) => tokens.headers ?? []))
   const subprotocol = carriers.has('subprotocol')
-  // `*` is any origin, and a cookie needs one that is named.
-  const origins = new Set(cors?.origins.filter((origin) => origin !== '*'))
-  const places = cookies.size > 0 || subprotocol ? { cookies, subprotocol } : undefined
-  return { public: { carriers, origins, places }, decision: { carriers, origins, places: undefined } }
+  // Without `credentials` a browser hides a response that came by a cookie of the proxy.
+  const readers = new Set(cors?.credentials ? cors.origins : [])
+  const places = cookies.size + headers.size > 0 || subprotocol ? { cookies, subprotocol, headers } : undefined
+  const wholeLines = headers.size > 0 ? { cookies: new Set<string>(), subprotocol: false, headers } : undefined
+  return {
+    public: { carriers, places, mayRead: (origin) => readers.has(origin), seesHandshakes: true },
+    decision: { carriers, places: wholeLines, mayRead: () => true, seesHandshakes: false },
+  }
 }
 
 export function readTrust(settings: IssuerSettings, isTold: boolean): TrustedIssuer {
@@ -38,6 +46,8 @@ export function readTrust(settings: IssuerSettings, isTold: boolean): TrustedIss
     linkVerifiedEmail,
     trustEmailVerified,
     ...(requireType && { requireType }),
+    maxTokenBytes: settings.maxTokenBytes,
+    ...(settings.acceptIdTokens && { acceptIdTokens: true }),
     separateClients: separatesClients(settings),
     ...(settings.scopes && { findAbilities: mapScopes(settings.scopes) }),
     ...(isTold && { revocation: readRevocation(settings) }),
@@ -97,5 +107,8 @@ const isList = (audience: object): audience is readonly string[] => Array.isArra
 const listCarriers = (tokens: IssuerSettings['tokens']): Carriers =>
   new Set([
     ...(['header', 'bearer', 'subprotocol'] as const).filter((carrier) => tokens[carrier]),
-    ...(tokens.cookie === undefined ? [] : [`cookie:${tokens.cookie}` as const]),
+    ...[undefined, ...(tokens.origins ?? [])].flatMap((origin) => [
+      ...(tokens.cookie === undefined ? [] : [ambientCarrier('cookie', tokens.cookie, origin)]),
+      ...(tokens.headers ?? []).map((name) => ambientCarrier('ambient', name, origin)),
+    ]),
   ])

@@ -15,8 +15,9 @@ import { isOutage } from './directory-state.ts'
 import type { Issuers } from './issuers.ts'
 import type { ProcessContext } from './process-context.ts'
 import { receiveSignals, type VerifyChange } from './receive-signals.ts'
-import type { TokenChange } from './security-events.ts'
+import type { SignalDependencies, TokenChange } from './security-events.ts'
 import { listToldIssuers } from './transmitters.ts'
+import { watchUnmatchedSignals } from './unmatched-signals.ts'
 
 export type OpenLogouts = Logouts &
   Readonly<{
@@ -46,16 +47,17 @@ const mostHeard = 1_000
 
 export function openLogouts(
   configuration: Configuration,
-  { stores: { logouts: store, eventStreams }, rights, announce }: OpenDirectory,
+  { stores: { logouts: store, eventStreams }, directory, rights, announce }: OpenDirectory,
   dependencies: LogoutDependencies,
 ): OpenLogouts {
   if (!store || !eventStreams || listToldIssuers(configuration).size === 0) return none
   const steadySeconds = createSteadySeconds(dependencies)
   const table = new LogoutTable()
   let onEnded = (): void => undefined
-  const add = (logouts: readonly Logout[]): void => {
-    const news = logouts.filter((logout) => table.add(logout))
-    if (news.length > 0) onEnded()
+  const add = (logouts: readonly Logout[]): boolean => {
+    const isNew = logouts.filter((logout) => table.add(logout)).length > 0
+    if (isNew) onEnded()
+    return isNew
   }
   const follower = follow(configuration, store, rights, dependencies, add)
   const keep = createKeep(store, table, steadySeconds, dependencies)
@@ -63,13 +65,15 @@ export function openLogouts(
   const verifyNow = (change: TokenChange) => verify?.(change)
   const obey = createObey(verifyNow, add, dependencies)
   const sessionless = new Set<string>()
-  const drop = (): void => table.dropExpired(steadySeconds())
-  const sweeping = setInterval(guarded('timer', drop), sweepMs).unref()
+  const unmatched = watchUnmatchedSignals(configuration, { ...dependencies, findByIdentity: directory.findByIdentity })
+  const sweep = guarded('timer', () => table.dropExpired(steadySeconds()))
+  const sweeping = setInterval(sweep, sweepMs).unref()
   const watched = { inForce: () => table.size, unstored: keep.unstored, sessionless: () => sessionless }
   dependencies.metrics.watchLogouts(watched)
   return {
     requireLoggedIn: (login) => {
       const refuse = (): void => {
+        unmatched.noteLogin(login)
         if (table.hasEnded(login)) throw new GatewayError('signed_out')
         if (login.session === undefined) sessionless.add(login.issuer)
       }
@@ -79,19 +83,17 @@ export function openLogouts(
     hasEnded: (login) => table.hasEnded(login),
     hear: (change) => {
       if (change.kind === 'logout-token') obey(change)
-      else if (change.kind === 'everything' || change.kind === 'logout')
-        follower.look(change.kind === 'logout' ? 'changes' : 'start')
+      else if (change.kind === 'logout') follower.look('changes')
+      else if (change.kind === 'everything') follower.look('start')
     },
     onEnded: (listener) => {
       onEnded = listener
     },
     receiveFrom: (issuers) => {
-      const begin = (logouts: readonly Logout[], told: Omit<TokenChange, 'kind'>): void => {
-        add(logouts)
-        announce({ kind: 'logout-token', ...told })
-      }
+      const begin = createBegin(add, announce)
       const findReceipt = (issuer: string, name: string) => table.findMoment(issuer, name)
-      const keeping = { begin, store: keep.store, noteVerified: eventStreams.noteVerified, findReceipt }
+      const { noteVerified } = eventStreams
+      const keeping = { begin, store: keep.store, look: unmatched.look, noteVerified, findReceipt }
       const receiving = receiveSignals(configuration, issuers, { ...keeping, ...dependencies })
       verify = receiving.verify
       return receiving.receivers
@@ -103,6 +105,14 @@ export function openLogouts(
     },
   }
 }
+
+const createBegin =
+  (add: (logouts: readonly Logout[]) => boolean, announce: OpenDirectory['announce']): SignalDependencies['begin'] =>
+  (logouts, told) => {
+    const isNew = add(logouts)
+    announce({ kind: 'logout-token', ...told })
+    return isNew
+  }
 
 /** A wall clock may run ahead for a while, and a logout that is dropped meanwhile would be missing afterwards. */
 function createSteadySeconds({ now, monotonicMs }: Pick<LogoutDependencies, 'now' | 'monotonicMs'>): () => number {

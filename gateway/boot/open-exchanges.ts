@@ -7,6 +7,7 @@ import { describeError } from '../observe/log/log.ts'
 import type { Snapshot } from '../pipeline.ts'
 import type { AccessEnd, OpenExchange } from '../recheck/open-exchange.ts'
 import { OpenExchanges, type Recheck } from '../recheck/recheck.ts'
+import type { HeardLog } from '../rights/heard.ts'
 import type { DecisionPoints } from './decision-points.ts'
 import type { OpenDirectory } from './directory.ts'
 import type { OpenLogouts } from './logouts.ts'
@@ -19,6 +20,7 @@ type WatchDependencies = Pick<ProcessContext, 'log' | 'metrics'> &
     audit: Audit
     logouts: Pick<OpenLogouts, 'hasEnded' | 'onEnded'>
     decisionPoints: Pick<DecisionPoints, 'askAgain' | 'recheckMsOf' | 'shareOf'>
+    heard: HeardLog
     now: () => Date
     monotonicMs: () => number
   }>
@@ -29,7 +31,7 @@ export function watchExchanges(
   policy: () => Snapshot,
   dependencies: WatchDependencies,
 ): WatchedExchanges {
-  const { log, metrics, audit, logouts, decisionPoints, now, monotonicMs } = dependencies
+  const { log, metrics, audit, logouts, decisionPoints, heard, now, monotonicMs } = dependencies
   const { readFacts, knownAt } = opened.rights
   const recheck = new OpenExchanges({
     ...streams,
@@ -40,6 +42,7 @@ export function watchExchanges(
     consultAgain: decisionPoints.askAgain,
     recheckMsOf: decisionPoints.recheckMsOf,
     shareOf: decisionPoints.shareOf,
+    heard,
     now,
     monotonicMs,
     processId: process.pid,
@@ -47,12 +50,14 @@ export function watchExchanges(
       metrics.countAccessEnd(end.code, end.refusal.exactCause)
       if (audit.isOn) audit.recordEnd(describeEnd(end, open, now(), monotonicMs()))
     },
+    onRound: metrics.countConfirmation,
     onUnread: (error) => log.debug({ error: describeError(error) }, 'rights of open exchanges not read'),
   })
   const orders = followSessionEnds(recheck, opened, dependencies)
   logouts.onEnded(recheck.endLogins)
   const hear = (change: Change): void => {
     recheck.hear(change)
+    // After `everything` an order may have been missed too.
     if (change.kind === 'session-end' || change.kind === 'everything') orders.look()
   }
   const stop = (): void => {

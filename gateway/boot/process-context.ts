@@ -1,9 +1,9 @@
-import { isLoopback } from '../admin/console-host.ts'
 import { createHistory, type RequestHistory } from '../admin/history/history.ts'
 import { type AdminPages, createAdmin } from '../admin/listener.ts'
 import { isReady, type Readiness, stateOf } from '../admin/readiness.ts'
 import type { Configuration, RequestListenerSettings } from '../configuration/configuration.ts'
 import { ReportedError } from '../configuration/failure.ts'
+import { warnOfLackingFixes } from '../configuration/node-releases.ts'
 import {
   type ConnectionLimits,
   findShortages,
@@ -16,15 +16,17 @@ import {
 import { readVersion } from '../configuration/version.ts'
 import { guarded, type HearFault, hearFaults, reportFault } from '../fault/guarded.ts'
 import { createEngine } from '../http/create-engine.ts'
-import type { Engine, Listener, ListenerOptions } from '../http/engine.ts'
+import type { DropReason, Engine, Listener, ListenerOptions } from '../http/engine.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { createDnsCache, lookUpEverywhere } from '../http/upstream/dns-cache.ts'
+import { createForeignResolver } from '../http/upstream/foreign-names.ts'
 import { createResolver } from '../http/upstream/resolver.ts'
+import { isLoopback } from '../lib/loopback.ts'
 import { createLog, describeBug, type Log, type ProcessLog } from '../observe/log/log.ts'
 import { createMetrics, type Metrics } from '../observe/metrics/metrics.ts'
 import { placeOf } from '../policy/configuration-error.ts'
 import { readListenerTls } from '../reload/listener-tls.ts'
-import { nameOrigins } from './instrument.ts'
+import { nameOrigins, reportSurplus } from './instrument.ts'
 
 export type ProcessContext = Readonly<{
   log: ProcessLog
@@ -45,6 +47,7 @@ export function createProcessContext(configuration: Configuration, worker?: numb
   const history = createHistory(Date.now)
   const { level, format, bufferBytes } = settings
   const log = createLog(level, { worker, isShared, format, bufferBytes, metrics })
+  if (worker === undefined) warnOfLackingFixes(log, new Date())
   const descriptors = readDescriptorLimit()
   const memoryBytes = shareMemory(configuration, readMemoryLimit())
   const limits = limitConnections(configuration, descriptors, memoryBytes)
@@ -61,10 +64,17 @@ export function createProcessContext(configuration: Configuration, worker?: numb
     },
   })
   const endLookups = lookUpEverywhere(names)
-  const engine = createEngine(limits.upstreams, names, heldBytes, createDnsCache({ ...rules, isForeign: true }))
+  const engine = createEngine({
+    maxUpstreamConnections: limits.upstreams,
+    names,
+    clusterNames: createDnsCache({ ...rules, resolver: createForeignResolver(), isForeign: true }),
+    heldBytesLimit: heldBytes,
+    onSurplus: reportSurplus(log, metrics),
+  })
   metrics.watchDns(names.oldestStaleMs)
   metrics.watchHeldMemory(engine.readHeldMemory, heldBytes)
   metrics.noteBuild({ version: readVersion(), node: process.version })
+  metrics.watchDistrustedOrigins(engine.countDistrustedOrigins)
   metrics.watchUpstreamConnections(nameOrigins(configuration, engine.countUpstreamConnections), limits.upstreams)
   const listenerPorts = new Set(Object.values(configuration.listeners).map(({ port }) => port))
   const endFaults = reportFaults(log, metrics)
@@ -89,6 +99,15 @@ export const reportWarningTo =
   (warning: Error): void =>
     log.warn({ error: describeBug(warning) }, 'node warning')
 
+/** A logout is one short message, and a client that sends it slowly holds one of few places. */
+const signalMs = 5_000
+
+/**
+ * For listeners without a key for it. Go's clients, Traefik among them, keep idle connections for 90 s. A listener that
+ * closes earlier closes some while a request is on its way.
+ */
+const usualKeepAliveMs = 95_000
+
 export async function openListener(
   name: keyof Configuration['listeners'],
   configuration: Configuration,
@@ -107,11 +126,15 @@ export async function openListener(
     port,
     tls: readListenerTls(tls, timeouts.handshakeMs),
     headersTimeoutMs: timeouts.headersMs,
+    keepAliveMs: settings.keepAliveMs ?? usualKeepAliveMs,
     bodyIdleTimeoutMs: timeouts.bodyIdleMs,
     minBodyBytesPerSecond: limits.minBodyBytesPerSecond,
     clientIdleTimeoutMs: timeouts.clientIdleMs,
     minResponseBytesPerSecond: limits.minResponseBytesPerSecond,
     maxConnections,
+    ...(name === 'signals' && { requestTimeoutMs: signalMs }),
+    // The callers of the other listeners are few, and the crowd is not among them.
+    displacesIdle: name !== 'public',
     takesHandshakes: name === 'public',
     onDropped: reportDrops(name, context),
     onFault: (error) => reportFault('client', error),
@@ -148,6 +171,8 @@ function explainListen(error: unknown, name: keyof Configuration['listeners'], c
   return new ReportedError({ exitCode: 1, message: `${placeOf(problem)}: ${message}` })
 }
 
+const toldReasons: ReadonlySet<DropReason> = new Set(['limit', 'displaced', 'memory'])
+
 function reportDrops(
   listener: keyof Configuration['listeners'],
   { log, metrics, history, limits }: ProcessContext,
@@ -157,10 +182,15 @@ function reportDrops(
     metrics.countDroppedConnection(listener, reason)
     if (listener === 'public' || listener === 'decision') history.noteDropped(reason)
     const nowMs = performance.now()
-    if ((reason !== 'limit' && reason !== 'memory') || nowMs - toldAtMs < complainEveryMs) return
+    if (!toldReasons.has(reason) || nowMs - toldAtMs < complainEveryMs) return
     toldAtMs = nowMs
     if (reason === 'limit')
       log.warn({ listener, maxConnections: limits[listener] }, 'connections refused; the limit is reached')
+    else if (reason === 'displaced')
+      log.warn(
+        { listener, maxConnections: limits[listener] },
+        'idle connections closed for new ones; the limit is reached',
+      )
     else log.warn({ listener }, 'connections closed; slow peers hold too much memory')
   }
 }

@@ -33,13 +33,15 @@ export function receiveSignals(
 }
 
 const createTakeLogout =
-  (verify: VerifyLogout, { begin, store, log, metrics }: SignalDependencies): TakeLogout =>
+  (verify: VerifyLogout, { begin, store, look, log, metrics }: SignalDependencies): TakeLogout =>
   async (token, sender) => {
-    const logouts = await verify(token)
-    begin(logouts, { token })
+    const logouts = await verify(token, sender.clientAddress)
+    const isNew = begin(logouts, { token })
     await Promise.all(logouts.map((logout) => store({ ...logout, ...sender, credential: 'logout-token' })))
     const { issuer = '', subject } = logouts[0] ?? {}
     metrics.countLogout('stored', subject === '' ? 'without_subject' : 'none')
     log.info({ issuer, ...sender }, 'logout stored')
+    if (isNew) look(logouts, sender)
     if (subject === '') log.warn({ issuer, ...sender }, 'logout names no subject; JWTs without sid are not refused')
+    return isNew
   }

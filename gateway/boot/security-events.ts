@@ -9,13 +9,16 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import type { SignalReports, TakeEvent } from '../signals/signals.ts'
 import type { States } from '../signals/verification.ts'
 import type { ProcessContext } from './process-context.ts'
+import type { UnmatchedSignals } from './unmatched-signals.ts'
 
 export type TokenChange = Extract<Change, Readonly<{ kind: 'logout-token' }>>
 
 export type SignalDependencies = Pick<ProcessContext, 'log' | 'metrics'> &
   Readonly<{
-    begin: (logouts: readonly Logout[], told: Omit<TokenChange, 'kind'>) => void
+    /** Returns whether any of them ends something that had not ended. */
+    begin: (logouts: readonly Logout[], told: Omit<TokenChange, 'kind'>) => boolean
     store: LogoutWriter['store']
+    look: UnmatchedSignals['look']
     noteVerified: EventStreamStore['noteVerified']
     findReceipt: FindReceipt
     now: () => Date
@@ -27,15 +30,16 @@ export function createTakeEvent(
   states: ReadonlyMap<string, States>,
   dependencies: SignalDependencies,
 ): TakeEvent {
-  const { begin, store, noteVerified, metrics, now } = dependencies
+  const { begin, store, look, noteVerified, metrics, now } = dependencies
   metrics.expectEvents([...transmitters.keys()], now())
   return async (name, token, sender, id) => {
     const transmitter = transmitters.get(name)
     if (!transmitter) throw new EventFault('secret_wrong')
     const event = await verify(transmitter, token, id)
     const { logouts } = event
+    let isNew = false
     if (logouts.length > 0) {
-      begin(logouts, { token, transmitter: name })
+      isNew = begin(logouts, { token, transmitter: name })
       const received = logouts.map((logout) => ({ ...logout, ...sender, credential: 'security-event' as const }))
       await Promise.all(received.map(store))
     }
@@ -46,6 +50,8 @@ export function createTakeEvent(
       metrics.noteVerified(name, askedAt)
     }
     report(name, event, sender, dependencies)
+    if (isNew) look(logouts, { transmitter: name, ...sender })
+    return isNew
   }
 }
 
@@ -68,7 +74,10 @@ function report(
   log[isFlowing ? 'info' : 'warn']({ transmitter, status }, 'event stream changed by its transmitter')
 }
 
-export const reportSignals = ({ log, metrics }: Pick<ProcessContext, 'log' | 'metrics'>): SignalReports => ({
+export const reportSignals = ({
+  log,
+  metrics,
+}: Pick<ProcessContext, 'log' | 'metrics'>): Omit<SignalReports, 'onProven'> => ({
   onRefused: (refusal, sender) => {
     const { exactCause: cause } = refusal
     metrics.countLogout(isOutage(refusal) ? 'unstored' : 'refused', cause)

@@ -1,5 +1,5 @@
 import { performance } from 'node:perf_hooks'
-import { checkDecisionPoints, checkRuleNames } from '../analyze/rule-names.ts'
+import { checkDecisionPoints, checkResourceHeaders, checkRuleNames } from '../analyze/rule-names.ts'
 import type { Configuration } from '../configuration/configuration.ts'
 import { readVersion } from '../configuration/version.ts'
 import type { Networks } from '../http/upstream/networks.ts'
@@ -10,6 +10,7 @@ import type { Policy } from '../policy/compile.ts'
 import { type IdentityKeys, startKeys } from '../reload/identity-keys.ts'
 import { startPolicies, type TablePolicies } from '../reload/policies.ts'
 import { type Shadow, startShadow } from '../reload/shadow.ts'
+import { HeardLog } from '../rights/heard.ts'
 import type { SignalReceivers } from '../signals/signals.ts'
 import { openAudit } from './audit.ts'
 import { type DecisionPoints, openDecisionPoints } from './decision-points.ts'
@@ -57,29 +58,36 @@ export async function startServices(
     return current
   }
   const opened = openDirectory(configuration, snapshot, { log, metrics, now, monotonicMs })
+  // Before all that writes to the database or answers from it.
+  await opened.requireUsable().catch(async (error: unknown) => {
+    await opened.close()
+    throw error
+  })
   const upstreams = startUpstreams(configuration, { log, metrics, send: engine.send, monotonicMs })
   const logouts = openLogouts(configuration, opened, { log, metrics, now, monotonicMs })
+  const heard = new HeardLog()
   const decisionPoints = openDecisionPoints(configuration, opened.rights.knownAt, {
-    ...{ log, metrics, now, monotonicMs },
+    ...{ log, metrics, now, monotonicMs, heard },
     follow: tracing?.beginQuestion,
   })
-  const watching = { log, metrics, audit, logouts, decisionPoints, now, monotonicMs }
+  const watching = { log, metrics, audit, logouts, decisionPoints, heard, now, monotonicMs }
   const exchanges = watchExchanges(configuration, opened, snapshot, watching)
   opened.rights.onChange((change) => {
-    decisionPoints.hear(change)
-    logouts.hear(change)
+    // First the log, in which the others look.
     exchanges.hear(change)
+    logouts.hear(change)
   })
   const adopt = (policy: Policy): void => {
     if (!current) checkRuleNames(configuration, policy)
     checkDecisionPoints(configuration, policy)
+    checkResourceHeaders(configuration, policy)
     decisionPoints.noteTable()
     current = createSnapshot(configuration, policy, upstreams.settings, opened.directory, clusterNetworks, now)
     exchanges.recheck.recheckAll()
   }
   const { policyTables: tables, issuerKeys: keyStore } = opened.stores
   const policies = await startPolicies(configuration, adopt, { log, metrics, now, monotonicMs, tables })
-  const shadow = startShadow(configuration, { log, metrics, now, monotonicMs })
+  const shadow = startShadow(configuration, { inForce: policies.texts, log, metrics, now, monotonicMs })
   const issuers = startIssuers(configuration, { log, metrics, now, monotonicMs, keyStore })
   const receivers = logouts.receiveFrom(issuers)
   const polls = startPolls(isFirstWorker ? configuration : undefined, receivers, opened.stores.eventStreams, {

@@ -31,6 +31,7 @@ export function createSnapshot(
       networks: clusterNetworks,
       cookies: toCookieRules(configuration.cluster.cookies),
       answers: { passedCommands: new Set(), cache: configuration.cluster.cache },
+      headLimitBytes: configuration.cluster.headBytes,
     },
     defaults: {
       timeouts: { connectMs, firstByteMs, idleMs, streamIdleMs },
@@ -43,7 +44,8 @@ export function createSnapshot(
   const rows = policy.routes.map((route) => route.headLimits)
   const headLimits = { usual, widest: widenLimits(usual, rows) }
   const { routes, roles, organizations } = policy
-  return Object.freeze({ table: compileRoutes(routes), routes, roles, organizations, locate, headLimits })
+  const table = compileRoutes(routes, { widensOptions: !configuration.cors })
+  return Object.freeze({ table, routes, roles, organizations, locate, headLimits })
 }
 
 export function readTrustedProxies({ trustedProxies, problemAt }: Configuration): TrustedProxies {

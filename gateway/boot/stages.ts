@@ -1,15 +1,18 @@
 import { randomBytes, randomInt, randomUUID } from 'node:crypto'
 import { createAuthenticate } from '../authenticate/authenticate.ts'
 import type { Configuration } from '../configuration/configuration.ts'
+import { limitWaiting } from '../configuration/process-limits.ts'
 import { createAuthzen } from '../decision/authzen/authzen.ts'
 import { createPageTokens } from '../decision/authzen/page-tokens.ts'
 import { createDecision } from '../decision/decision.ts'
 import { createCors, noCors } from '../endpoints/cors.ts'
 import { createAnswer } from '../endpoints/endpoints.ts'
 import { createForward } from '../forward/forward.ts'
+import { createWaitingShares } from '../forward/waiting-shares.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { createFailureRecorder } from '../observe/audit/audit.ts'
 import type { AuditedListener } from '../observe/audit/line.ts'
+import { createChainWarnings } from '../observe/chain-warnings.ts'
 import { createRecords, type EndedRequest, type ObserveRequest } from '../observe/request-record.ts'
 import { observeStages } from '../observe/stage-timings.ts'
 import { createPin } from '../pin/pin.ts'
@@ -18,7 +21,7 @@ import type { TrustedProxies } from '../receive/client.ts'
 import { createRelay, type Relaying } from '../relay/relay.ts'
 import { startTimer } from '../relay/timer.ts'
 import { tunnel } from '../relay/tunnel.ts'
-import { clusterUpstream, countRetries, timeForward, traceForward } from './instrument.ts'
+import { clusterUpstream, countRetries, timeForward, timePin, traceForward } from './instrument.ts'
 import { readCredentialRules } from './issuer-trust.ts'
 import { rememberVerified } from './issuers.ts'
 import { openLimit } from './limit.ts'
@@ -36,7 +39,7 @@ export function wireStages(
   configuration: Configuration,
   isTrustedProxy: TrustedProxies,
   { tracing, audit, keys, opened, shadow, issuers, exchanges, decisionPoints, logouts, snapshot }: Services,
-  { log, metrics, history, engine }: ProcessContext,
+  { log, metrics, history, engine, limits }: ProcessContext,
 ): Wired {
   const { directory } = opened
   const { relay, countStreams, drainStreams } = createRelay({
@@ -47,14 +50,15 @@ export function wireStages(
   })
   metrics.watchStreams(countStreams)
   const onRequestEnd = tellEnds(history, createFailureRecorder(audit, now))
+  const onUnreadableChain = createChainWarnings({ log, metrics, monotonicMs })
   const beginRecord = (listener: AuditedListener) =>
-    createRecords({ log, metrics, now, monotonicMs, onRequestEnd }, listener)
+    createRecords({ log, metrics, now, monotonicMs, onRequestEnd, onUnreadableChain }, listener)
   const time = observeStages(metrics, monotonicMs)
   const observe = (listener: AuditedListener): ObserveRequest => {
     const follow = followBy(time, tracing?.observe(listener))
     return (record, exchange, id) => shadow.observe(follow(record, exchange, id), exchange, id)
   }
-  const forward = timeForward(createForward(countRetries(engine.send, metrics, log)), metrics, history, monotonicMs)
+  const forward = openForward(configuration, { log, metrics, history, engine, limits })
   for (const name of [...Object.keys(configuration.upstreams), clusterUpstream]) metrics.watchUpstream(name)
   const credentials = readCredentialRules(configuration, issuers.carriers)
   const verify = rememberVerified(issuers, configuration, metrics)
@@ -70,7 +74,11 @@ export function wireStages(
     answer: createAnswer({ directory, draw: randomInt, now }),
     audit,
     recheck: exchanges.recheck,
-    pin: createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
+    pin: timePin(
+      createPin({ issuer: configuration.identity.issuer, signingKey: keys.signing, now }),
+      metrics.observeStage.pin,
+      monotonicMs,
+    ),
     forward: tracing ? traceForward(forward, tracing) : forward,
     relay,
     tunnel,
@@ -84,8 +92,18 @@ export function wireStages(
     observe: observe('decision'),
   }
   const ofAuthzen: Stages = { ...ofDecision, observe: followBy(time, tracing?.observe('decision')) }
-  const judge = createDecision(ofDecision, openAuthzen(configuration, ofAuthzen, keys))
+  const judge = createDecision(ofDecision, configuration.listeners, openAuthzen(configuration, ofAuthzen, keys))
   return { handle: createPipeline(stages), judge, drainStreams, cors: stages.cors }
+}
+
+function openForward(
+  configuration: Configuration,
+  { log, metrics, history, engine, limits }: Pick<ProcessContext, 'log' | 'metrics' | 'history' | 'engine' | 'limits'>,
+): Stages['forward'] {
+  const shares = createWaitingShares(limitWaiting(configuration, limits))
+  metrics.watchWaiting(shares.readMost)
+  const forward = createForward(countRetries(engine.send, metrics, log), shares)
+  return timeForward(forward, metrics, history, monotonicMs)
 }
 
 function openAuthzen({ listeners }: Configuration, stages: Stages, keys: Services['keys']) {

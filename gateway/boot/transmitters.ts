@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
-import { isLoopback } from '../admin/console-host.ts'
+import { isAsSecure } from '../authenticate/jwks/fetch.ts'
 import type { KeySet } from '../authenticate/jwks/key-set.ts'
 import type { Transmitter } from '../authenticate/security-event.ts'
 import type { Configuration, TransmitterSettings } from '../configuration/configuration.ts'
+import { isClearFarAway } from '../lib/loopback.ts'
 import { createStates, type States } from '../signals/verification.ts'
 
 type Told = Pick<Configuration, 'issuers' | 'transmitters'>
@@ -19,7 +20,12 @@ export function readTransmitters(
   { issuers, transmitters }: Told,
   keysOf: (issuer: string) => KeySet | undefined,
 ): ReadonlyMap<string, Transmitter> {
-  const lives = new Map(issuers.map(({ issuer, maxTokenLifeMs }) => [issuer, maxTokenLifeMs / 1000]))
+  const bounds = new Map(
+    issuers.map(({ issuer, maxTokenLifeMs, clockToleranceSeconds: toleranceSeconds }) => [
+      issuer,
+      { longestLifeSeconds: maxTokenLifeMs / 1000, toleranceSeconds },
+    ]),
+  )
   return new Map(
     transmitters.map((settings) => {
       const { name, issuer, audience, clockToleranceSeconds, ignoreMembers } = settings
@@ -28,7 +34,12 @@ export function readTransmitters(
       const transmitter = {
         ...{ name, issuer, clockToleranceSeconds, keys, ignoredMembers: new Set(ignoreMembers) },
         audiences: typeof audience === 'string' ? [audience] : audience,
-        speaksFor: new Map(listSpokenFor(settings).map((spoken) => [spoken, lives.get(spoken) ?? 0])),
+        speaksFor: new Map(
+          listSpokenFor(settings).map((spoken) => [
+            spoken,
+            bounds.get(spoken) ?? { longestLifeSeconds: 0, toleranceSeconds: 0 },
+          ]),
+        ),
       }
       return [name, transmitter]
     }),
@@ -86,6 +97,12 @@ export function findTransmitterFaults({
         `${unknown.join(', ')} is not one of issuers[].issuer. Add it there.`,
       ),
       ...complain(jwksUri === undefined && !issued.has(issuer), 'issuer', 'its keys are unknown. Give jwksUri.'),
+      // An https issuer's address has its own message.
+      ...complain(
+        jwksUri !== undefined && isAsSecure(jwksUri, issuer) && isClearFarAway(jwksUri),
+        'jwksUri',
+        'it is http on another machine, where the network can replace its keys. Give an https address.',
+      ),
       ...complain(
         jwksUri !== undefined && issued.has(issuer),
         'jwksUri',
@@ -102,7 +119,7 @@ export function findTransmitterFaults({
 
 function isSafeEndpoint(endpoint: string): boolean {
   if (!URL.canParse(endpoint)) return false
-  const { protocol, hostname, username, password } = new URL(endpoint)
-  const isSafe = protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname.replace(/^\[|\]$/g, '')))
+  const { protocol, username, password } = new URL(endpoint)
+  const isSafe = /^https?:$/.test(protocol) && !isClearFarAway(endpoint)
   return isSafe && username + password === '' && !endpoint.includes('#')
 }

@@ -72,7 +72,7 @@ function startUpstream(name: string, written: Written, { log, metrics, send, mon
   })
   const { tls, looks } = startTls(name, written.tls, { log, metrics })
   const stop = written.health
-    ? startHealthChecks({ origins, rules: written.health, tls, send, note: balancer.noteHealth })
+    ? startHealthChecks({ name, origins, rules: written.health, tls, send, note: balancer.noteHealth })
     : () => undefined
   const settings: UpstreamSettings = {
     name,
@@ -85,6 +85,8 @@ function startUpstream(name: string, written: Written, { log, metrics, send, mon
     cookies: toCookieRules(written.cookies),
     answers: { passedCommands: new Set(written.passResponseHeaders), cache: written.cache },
     isBound: written.bind,
+    isIsolated: written.isolate === 'organization',
+    headLimitBytes: written.headBytes,
   }
   return { settings, looks, stop }
 }

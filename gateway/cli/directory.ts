@@ -9,6 +9,7 @@ import { LogoutTable } from '../directory/logouts/logout-table.ts'
 import { readTokenTrail, type TokenDeed } from '../directory/postgres/audit.ts'
 import { type ClusterStatus, type ClusterStore, createClusterStore } from '../directory/postgres/cluster-store.ts'
 import { createPostgresDirectory, findUser } from '../directory/postgres/directory.ts'
+import { requireUsable } from '../directory/postgres/ledger-fault.ts'
 import { createLogoutStore, type LogoutStore } from '../directory/postgres/logouts.ts'
 import { openDatabase } from '../directory/postgres/pool.ts'
 import { createProvisioning, type Provisioning } from '../directory/postgres/provision/provisioning.ts'
@@ -61,6 +62,7 @@ export async function withDirectory<Result>(
   const opened = openDatabase(settings, () => undefined)
   const stored = createPostgresDirectory(opened, { noteTokenUse: () => undefined, onLinked: () => undefined })
   try {
+    await requireUsable(opened.query)
     return await work({
       directory: configuration.directory.kind === 'both' ? joinDeclared(stored, policy) : stored,
       findUser: (id) => findUser(opened.query, id),
@@ -69,7 +71,7 @@ export async function withDirectory<Result>(
       staleAfterMs: cluster.staleAfterMs,
       hear: (clusters) => hearClusters(redis, clusters),
       roles: policy.roles,
-      provisioning: createProvisioning(opened),
+      provisioning: createProvisioning(opened, policy.organizations),
       endSessions: createSessionEndStore(opened).add,
       hasEnded: (login) => findLogout(createLogoutStore(opened.query), login),
       issuers: listIdentityIssuers(issuers),

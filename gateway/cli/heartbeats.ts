@@ -27,6 +27,7 @@ export async function hearClusters(
       onConnected: () => undefined,
       onSynced: () => void setImmediate(resolveUp, true),
       onLost: () => resolveUp(false),
+      onUnreadable: () => undefined,
     },
   )
   const timer = setTimeout(resolveUp, connectMs, false)

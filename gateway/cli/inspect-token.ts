@@ -76,7 +76,7 @@ function tellFact(name: string, value: unknown): string {
   return time && Number.isFinite(time.getTime()) ? `${value} (${time.toISOString()})` : String(value)
 }
 
-function describe({ cause, checks, facts }: TokenInspection): string {
+function describe({ cause, rule, checks, facts }: TokenInspection): string {
   const rows = checks.map(({ check, result }) => [check, result === 'fail' ? 'FAIL' : result])
   const known = Object.entries(facts).filter(([, value]) => value !== undefined && value !== null)
   const told = formatTable(
@@ -84,6 +84,9 @@ function describe({ cause, checks, facts }: TokenInspection): string {
     known.map(([name, value]) => [name, tellFact(name, value)]),
   )
   const described = cause === null ? undefined : describeCause(cause)
-  const verdict = described ? `refused: ${cause}\n${described.meaning}\n${described.remedy}\n` : 'no check failed\n'
+  const spoken = rule === undefined ? '' : `rule: ${rule}\n`
+  const verdict = described
+    ? `refused: ${cause}\n${spoken}${described.meaning}\n${described.remedy}\n`
+    : 'no check failed\n'
   return `${formatTable(['check', ''], rows)}\n${told}\n${verdict}`
 }

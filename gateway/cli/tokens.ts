@@ -25,7 +25,8 @@ export async function runMintToken(options: MintOptions): Promise<void> {
     const tools = { directory, draw: randomInt, now: () => new Date() }
     try {
       const owner = await findTokenOwner(organization, userId, directory)
-      return await issueToken(owner, { scope, name, expiresAt }, roles, { audit, within: '*', latest: null }, tools)
+      const minting = { organizationId, audit, within: '*', latest: null } as const
+      return await issueToken(owner, { scope, name, expiresAt }, roles, minting, tools)
     } catch (error) {
       throw explainMint(error, organizationId, userId)
     }

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import type { DatabaseSettings } from '../directory/postgres/pool.ts'
 import type { RedisServers } from '../directory/redis/clients.ts'
@@ -34,12 +34,21 @@ export type Configuration = Readonly<{
       | string
       | readonly string[]
       | Readonly<Partial<Record<'client_id' | 'azp' | 'scope', string | readonly string[]>>>
-    tokens: Readonly<{ header: boolean; bearer: boolean; cookie?: string; subprotocol: boolean }>
+    tokens: Readonly<{
+      header: boolean
+      bearer: boolean
+      cookie?: string
+      headers?: readonly string[]
+      origins?: readonly string[]
+      subprotocol: boolean
+    }>
     jwksUri?: string
+    insecure?: boolean
     clockToleranceSeconds: number
     linkVerifiedEmail: boolean
     trustEmailVerified?: boolean
     requireType?: 'at+jwt'
+    acceptIdTokens: boolean
     separateClients?: boolean
     scopes?: Readonly<Record<string, readonly string[]>>
     tls?: Readonly<{ ca: Pem }>
@@ -64,8 +73,9 @@ export type Configuration = Readonly<{
       requireTokenType: boolean
     }>
     required: boolean
+    maxTokenBytes: number
     maxTokenLifeMs: number
-    logout?: Readonly<{ audience: string | readonly string[]; type: 'logout+jwt' | 'JWT' }>
+    logout?: Readonly<{ audience: string | readonly string[]; type: 'logout+jwt' | 'JWT'; heardElsewhere: boolean }>
     directoryRules?: readonly Readonly<{
       claim: string
       matches: string
@@ -100,6 +110,8 @@ export type Configuration = Readonly<{
         passResponseHeaders: readonly string[]
         cookies: 'forward' | 'strip' | readonly string[]
         cache: 'private' | 'pass'
+        isolate: 'none' | 'organization'
+        headBytes?: number
       }>
     >
   >
@@ -112,6 +124,7 @@ export type Configuration = Readonly<{
     networks: NetworkRules
     cookies: 'forward' | 'strip' | readonly string[]
     cache: 'private' | 'pass'
+    headBytes?: number
   }>
   trustedProxies: readonly string[]
   secretFiles: readonly string[]
@@ -123,6 +136,7 @@ export type Configuration = Readonly<{
     minBodyBytesPerSecond: number
     minResponseBytesPerSecond: number
     heldBytes?: number
+    waitingPerOrganization?: number
   }>
   timeouts: Readonly<{
     handshakeMs: number
@@ -130,7 +144,7 @@ export type Configuration = Readonly<{
     bodyIdleMs: number
     clientIdleMs: number
     connectMs: number
-    firstByteMs: number
+    firstByteMs?: number
     idleMs: number
     streamIdleMs: number
     keepAliveMs: number
@@ -186,10 +200,14 @@ export type DecisionPointSettings = Readonly<{
 
 export type ListenerSettings = Readonly<{ host: string; port: number; maxConnections?: number }>
 
-export type RequestListenerSettings = ListenerSettings & Readonly<{ tls?: ListenerTlsSettings }>
+export type RequestListenerSettings = ListenerSettings & Readonly<{ keepAliveMs?: number; tls?: ListenerTlsSettings }>
 
 type DecisionListenerSettings = RequestListenerSettings &
-  Readonly<{ authzen?: Readonly<{ url: string; subject: 'id' | 'username' }>; evaluators?: readonly string[] }>
+  Readonly<{
+    preflights?: 'refuse' | 'permit'
+    authzen?: Readonly<{ url: string; subject: 'id' | 'username' }>
+    evaluators?: readonly string[]
+  }>
 
 export type ListenerTlsSettings = Readonly<{
   cert: Pem
@@ -210,6 +228,7 @@ export function loadConfiguration(path: string, environment: Environment): Confi
   checkDatabase(file, configuration)
   checkRedis(file, configuration.redis)
   const { shadow } = configuration.policies
+  checkShadow(file, shadow && resolve(dirname(path), shadow))
   const keyFiles = configuration.identity.keys.map((_, index) =>
     files.byNode.get(file.document.getIn(['identity', 'keys', index], true)),
   )
@@ -238,6 +257,13 @@ function checkDatabase(file: YamlFile, { database, directory }: Configuration): 
 
 const malformedUrl =
   'cannot be read as a URL; in user and password write %40 for @, %3A for :, %2F for /, %23 for # and %25 for %'
+
+/** A folder that is not there would compare nothing, and nothing would say so but a line of the log. */
+function checkShadow(file: YamlFile, shadow: string | undefined): void {
+  if (shadow === undefined || statSync(shadow, { throwIfNoEntry: false })?.isDirectory()) return
+  const message = `policies.shadow is not a folder; create ${shadow}, or remove the key`
+  throw new ConfigurationError([file.problemAt(['policies', 'shadow'], message)])
+}
 
 /** With several servers, Redis does not prove that a published message arrives everywhere. */
 function checkRedis(file: YamlFile, { url, sentinels, cluster, allWritersPublish }: Configuration['redis']): void {

@@ -66,6 +66,14 @@ export const findShortages = (
     }))
     .filter(({ maxConnections, wanted }) => maxConnections < wanted)
 
+const waitingPart = 1 / 4
+
+/** Each such request holds a connection of its client and one to its upstream. */
+export const limitWaiting = (
+  { limits }: Pick<Configuration, 'limits'>,
+  { public: clients, upstreams }: Pick<ConnectionLimits, 'public' | 'upstreams'>,
+): number => limits.waitingPerOrganization ?? atLeastFew(Math.min(clients, upstreams) * waitingPart)
+
 const heldPart = 1 / 8
 
 const leastHeldBytes = 8 * 1024 * 1024

@@ -15,8 +15,7 @@ export type PdpAnswer = Readonly<{
 export function readDecisions({ status, headers, body }: PdpAnswer, count: number): readonly boolean[] {
   if (body.length > answerLimitBytes) throw new UnusableDecision('the body is too large')
   if (status !== 200) throw new UnusableDecision(`the status is ${status}`)
-  if (!/^application\/json[ \t]*(?:;|$)/i.test(String(headers['content-type'])))
-    throw new UnusableDecision('the body is not JSON')
+  if (!isPlainJson(headers)) throw new UnusableDecision('the body is not JSON')
   const value = parseObject(body)
   if (count === 1) return [readDecision(value)]
   const list = readMember(value, 'evaluations')
@@ -24,6 +23,11 @@ export function readDecisions({ status, headers, body }: PdpAnswer, count: numbe
     throw new UnusableDecision(`the body has not the ${count} evaluations that were asked for`)
   return list.map(readDecision)
 }
+
+/** The gateway decodes no body. One that says that it is encoded, and reads as JSON anyway, has two readings. */
+export const isPlainJson = (headers: PdpAnswer['headers']): boolean =>
+  /^application\/json[ \t]*(?:;|$)/i.test(String(headers['content-type'])) &&
+  /^identity$/i.test(String(headers['content-encoding'] ?? 'identity'))
 
 function parseObject(body: Buffer): unknown {
   try {

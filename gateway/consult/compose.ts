@@ -1,4 +1,4 @@
-import type { PermittedCaller } from '../authorize/decide.ts'
+import { type PermittedCaller, seenAgent } from '../authorize/decide.ts'
 import { type Tag, tagsOfResource } from '../directory/change.ts'
 import { nameUser } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
@@ -85,8 +85,9 @@ function describeResource(about: QuestionedResource, { route, params }: RouteMat
 }
 
 function describeGuarded(level: number, { resource }: PermittedCaller): Omit<Entity, 'type'> {
-  if (resource?.kind === 'agent' && resource.agent) {
-    const { id, organizationId, isPublic } = resource.agent
+  const agent = seenAgent(resource)
+  if (agent) {
+    const { id, organizationId, isPublic } = agent
     return { id: String(id), properties: { organizationId: String(organizationId), isPublic } }
   }
   const record = resource?.kind === 'object' ? resource.record : undefined
@@ -104,7 +105,8 @@ function listTags({ route }: RouteMatch, { principal, organization, resource }: 
   if (organization) tags.push(`organization:${organization.id}`)
   if (proof?.kind === 'api-token')
     tags.push(`token:${proof.id}`, ...proof.ancestors.map(({ id }): Tag => `token:${id}`))
-  if (resource?.kind === 'agent' && resource.agent) tags.push(`agent:${resource.agent.id}`)
+  const agent = seenAgent(resource)
+  if (agent) tags.push(`agent:${agent.id}`)
   if (resource?.kind === 'object' && typeof resource.record === 'object' && route.resource?.kind === 'object')
     tags.push(...tagsOfResource(route.resource.object, resource.record))
   return tags

@@ -2,10 +2,10 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import type { Awaitable } from '../lib/awaitable.ts'
 import { createBoundedMap } from '../lib/bounded-map.ts'
 import { type CircuitBreaker, createCircuitBreaker } from '../lib/circuit-breaker.ts'
+import { type WaitingClock, WaitingRoom } from '../rights/waiting.ts'
 import { type PdpAnswer, readDecisions, readFreshMs, UnusableDecision } from './answer.ts'
 import type { Consultation, QuestionGroup } from './compose.ts'
-import { createHeldAnswers, type HeardSince } from './held-answers.ts'
-import { createRoom, type RoomClock } from './room.ts'
+import { type AskedAt, createHeldAnswers, type HeardSince } from './held-answers.ts'
 
 export type PdpOutcome = 'permitted' | 'refused' | 'unanswered' | 'unusable' | 'circuit_open' | 'busy'
 
@@ -22,7 +22,8 @@ export type DecisionPointOptions = Readonly<{
   maxInFlightPerOrganization: number
   maxEntries: number
   heardSince: HeardSince
-  clock: RoomClock & Readonly<{ now: () => Date }>
+  heardPosition: () => number
+  clock: WaitingClock & Readonly<{ now: () => Date }>
   onRead: (result: 'hit' | 'miss' | 'coalesced') => void
   onOutcome: (outcome: PdpOutcome, error?: GatewayError) => void
 }>
@@ -35,12 +36,18 @@ export type DecisionPoint = Readonly<{
   countWaiting: () => number
 }>
 
-type Asking = Readonly<{ decisions: Promise<readonly boolean[]>; askedAtMs: number }>
+type Asking = Readonly<{ decisions: Promise<readonly boolean[]>; asked: AskedAt }>
 
 const rememberedBreakers = 10_000
 
+/** Questions of all organizations; each holds its request and its body meanwhile. */
+const mostWaiting = 4_096
+
+/** An organization's line is served within the deadline if an answer takes a sixteenth of it; a longer one waits in vain. */
+const linePerShare = 16
+
 export function createDecisionPoint(options: DecisionPointOptions): DecisionPoint {
-  const { cacheMs, maxEntries, heardSince, clock, onRead, onOutcome, recheckMs } = options
+  const { cacheMs, maxEntries, heardSince, heardPosition, clock, onRead, onOutcome, recheckMs } = options
   const { monotonicMs, now } = clock
   const held = createHeldAnswers(maxEntries, monotonicMs, heardSince)
   const asking = new Map<string, Asking>()
@@ -49,11 +56,11 @@ export function createDecisionPoint(options: DecisionPointOptions): DecisionPoin
     const leftMs = expiresAtMs === undefined ? Number.POSITIVE_INFINITY : expiresAtMs - now().getTime()
     return Math.min(askedAtMs + Math.min(cacheMs, freshMs), monotonicMs() + leftMs)
   }
-  const askAndKeep = async (key: string, group: QuestionGroup, about: Consultation, askedAtMs: number) => {
+  const askAndKeep = async (key: string, group: QuestionGroup, about: Consultation, asked: AskedAt) => {
     try {
       const { decisions, freshMs } = await askNow(group, about.owner)
       const { tags, expiresAtMs } = about
-      held.keep(key, { decisions, askedAtMs, untilMs: endOf(askedAtMs, freshMs, expiresAtMs), tags })
+      held.keep(key, { decisions, asked, untilMs: endOf(asked.atMs, freshMs, expiresAtMs), tags })
       onOutcome(decisions.every(Boolean) ? 'permitted' : 'refused')
       return decisions
     } catch (caught) {
@@ -61,7 +68,7 @@ export function createDecisionPoint(options: DecisionPointOptions): DecisionPoin
       onOutcome(nameOutcome(error), error)
       throw error
     } finally {
-      if (asking.get(key)?.askedAtMs === askedAtMs) asking.delete(key)
+      if (asking.get(key)?.asked === asked) asking.delete(key)
     }
   }
   return {
@@ -74,14 +81,14 @@ export function createDecisionPoint(options: DecisionPointOptions): DecisionPoin
       }
       const shared = asking.get(key)
       // A question that began before a change may be answered with what has changed.
-      if (shared && !heardSince(about.tags, shared.askedAtMs)) {
+      if (shared && !heardSince(about.tags, shared.asked)) {
         onRead('coalesced')
         return shared.decisions
       }
       onRead('miss')
-      const askedAtMs = monotonicMs()
-      const decisions = askAndKeep(key, group, about, askedAtMs)
-      asking.set(key, { decisions, askedAtMs })
+      const asked = { atMs: monotonicMs(), position: heardPosition() }
+      const decisions = askAndKeep(key, group, about, asked)
+      asking.set(key, { decisions, asked })
       return decisions
     },
     recheckMs,
@@ -95,10 +102,17 @@ function createQuestioner({
   post,
   deadlineMs,
   maxInFlight,
-  maxInFlightPerOrganization: maxPerOwner,
+  maxInFlightPerOrganization: share,
   clock,
 }: DecisionPointOptions) {
-  const room = createRoom({ maxInFlight, maxPerOwner, deadlineMs, clock })
+  const room = new WaitingRoom({
+    places: maxInFlight,
+    share,
+    mostWaiting,
+    mostPerOwner: linePerShare * share,
+    limit: { waitMs: deadlineMs, deadlineMs, clock },
+    busy: () => new GatewayError('pdp_busy', { retryAfter: '1' }),
+  })
   const breakers = createBoundedMap<CircuitBreaker>(rememberedBreakers)
   const breakerOf = (owner: string): CircuitBreaker => {
     const breaker = breakers.get(owner) ?? createCircuitBreaker(clock.monotonicMs)
@@ -127,7 +141,7 @@ function createQuestioner({
       throw new GatewayError(isFailing ? 'pdp_unanswered' : 'pdp_unusable', { cause, retryAfter: '1' })
     }
   }
-  return { askNow, countWaiting: room.countWaiting }
+  return { askNow, countWaiting: () => room.countWaiting }
 }
 
 function nameOutcome({ exactCause }: GatewayError): PdpOutcome {

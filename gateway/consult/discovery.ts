@@ -1,5 +1,6 @@
 import { parseUnambiguous } from '../lib/parse-shallow.ts'
-import { answerLimitBytes, type PdpAnswer, UnusableDecision } from './answer.ts'
+import { metadataMs } from '../rights/paces.ts'
+import { answerLimitBytes, isPlainJson, type PdpAnswer, UnusableDecision } from './answer.ts'
 import type { Endpoint } from './decision-point.ts'
 
 export type Endpoints = Readonly<Record<Endpoint, string | undefined>>
@@ -16,12 +17,7 @@ export type DiscoveryOptions = Readonly<{
   after: (ms: number, work: () => void) => () => void
 }>
 
-const refreshMs = 3_600_000
-
-const retryMs = 500
-
-const timeoutMs = 5_000
-
+/** Metadata are a flat object; the bound keeps the reader's stack flat. */
 const mostDepth = 32
 
 const members = { evaluation: 'access_evaluation_endpoint', evaluations: 'access_evaluations_endpoint' } as const
@@ -35,8 +31,7 @@ export function readMetadata({ status, headers, body }: PdpAnswer, url: string):
   if (body.length > answerLimitBytes) throw new UnusableDecision('the metadata are too large')
   if (status >= 500) throw new Error(`the status of the metadata is ${status}`)
   if (status !== 200) throw new UnusableDecision(`the status of the metadata is ${status}`)
-  if (!/^application\/json[ \t]*(?:;|$)/i.test(String(headers['content-type'])))
-    throw new UnusableDecision('the metadata are not JSON')
+  if (!isPlainJson(headers)) throw new UnusableDecision('the metadata are not JSON')
   const document = parseDocument(body)
   if (document.get('policy_decision_point') !== url)
     throw new UnusableDecision('the metadata name another policy_decision_point than url')
@@ -75,12 +70,12 @@ export function createDiscovery({ url, ask, monotonicMs, after }: DiscoveryOptio
   let restsUntilMs = Number.NEGATIVE_INFINITY
   const read = async (): Promise<void> => {
     try {
-      known = readMetadata(await ask(metadataPath(url), timeoutMs), url)
-      restsUntilMs = monotonicMs() + refreshMs
+      known = readMetadata(await ask(metadataPath(url), metadataMs.timeout), url)
+      restsUntilMs = monotonicMs() + metadataMs.refresh
     } catch (error) {
       failure = error
       if (error instanceof UnusableDecision) known = undefined
-      restsUntilMs = monotonicMs() + retryMs
+      restsUntilMs = monotonicMs() + metadataMs.retry
     } finally {
       refreshing = undefined
     }

@@ -1,5 +1,7 @@
-import type { Change, Tag } from '../directory/change.ts'
+import { splitTag, type Tag } from '../directory/change.ts'
 import { createBoundedMap } from '../lib/bounded-map.ts'
+import { factMs } from '../rights/budget.ts'
+import type { HeardLog } from '../rights/heard.ts'
 
 export type HeldAnswers = Readonly<{
   find: (key: string) => readonly boolean[] | undefined
@@ -9,24 +11,28 @@ export type HeldAnswers = Readonly<{
 
 export type KeptAnswer = Readonly<{
   decisions: readonly boolean[]
-  askedAtMs: number
+  asked: AskedAt
   untilMs: number
   tags: readonly Tag[]
 }>
 
-export type HeardSince = (tags: readonly Tag[], askedAtMs: number) => boolean
+/** When a question was asked, and the position of the log of changes at that moment. */
+export type AskedAt = Readonly<{ atMs: number; position: number }>
+
+export type HeardSince = (tags: readonly Tag[], asked: AskedAt) => boolean
 
 export function createHeldAnswers(maxEntries: number, monotonicMs: () => number, heardSince: HeardSince): HeldAnswers {
   const permitted = createBoundedMap<KeptAnswer>(maxEntries)
+  // Apart, so that refusals, which anyone may bring about, evict no permit.
   const refused = createBoundedMap<KeptAnswer>(maxEntries)
   return {
     find: (key) => {
       const kept = permitted.get(key) ?? refused.get(key)
-      if (!kept || monotonicMs() >= kept.untilMs || heardSince(kept.tags, kept.askedAtMs)) return undefined
+      if (!kept || monotonicMs() >= kept.untilMs || heardSince(kept.tags, kept.asked)) return undefined
       return kept.decisions
     },
     keep: (key, answer) => {
-      if (monotonicMs() >= answer.untilMs || heardSince(answer.tags, answer.askedAtMs)) return
+      if (monotonicMs() >= answer.untilMs || heardSince(answer.tags, answer.asked)) return
       const isPermitted = answer.decisions.every(Boolean)
       const [here, there] = isPermitted ? [permitted, refused] : [refused, permitted]
       there.remove(key)
@@ -36,23 +42,9 @@ export function createHeldAnswers(maxEntries: number, monotonicMs: () => number,
   }
 }
 
-const rememberedChanges = 10_000
-
-const unheardMs = 900
-
-export function createHeardChanges(monotonicMs: () => number, knownAt: (readAtMs: number) => number) {
-  const heardAtMs = new Map<string, number>()
-  let allAtMs = Number.NEGATIVE_INFINITY
-  const heardSince: HeardSince = (tags, askedAtMs) =>
-    allAtMs >= askedAtMs ||
-    monotonicMs() - knownAt(askedAtMs) > unheardMs ||
-    tags.some((tag) => (heardAtMs.get(tag) ?? Number.NEGATIVE_INFINITY) >= askedAtMs)
-  const hear = (change: Change): void => {
-    if (change.kind === 'logout-token') return
-    if (change.kind === 'everything' || heardAtMs.size >= rememberedChanges) {
-      allAtMs = monotonicMs()
-      heardAtMs.clear()
-    } else heardAtMs.set(`${change.kind}:${change.id}`, monotonicMs())
-  }
-  return { hear, heardSince }
-}
+/** Whether a change may concern the subjects of a question, or changes may have gone unheard since it was asked. */
+export const createHeardSince =
+  (heard: HeardLog, monotonicMs: () => number, knownAt: (readAtMs: number) => number): HeardSince =>
+  (tags, { atMs, position }) =>
+    monotonicMs() - knownAt(atMs) > factMs ||
+    heard.since((moments) => Math.max(0, ...tags.map((tag) => moments.at(...splitTag(tag)))), position)

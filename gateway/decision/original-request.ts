@@ -16,7 +16,26 @@ const names = [
 type Name = (typeof names)[number]
 
 /**
- * Reads the original method, target and host from the path under `/envoy` or from the proxy's headers. Traefik and
+ * The path by which a proxy asks. Under both prefixes the call is the original request itself. `envoy` also serves an
+ * Envoy that copies every header of a permit, `envoyNamed` only one that copies named headers.
+ */
+export type ProxyEntry = 'authorize' | 'envoy' | 'envoyNamed'
+
+// `/envoy` takes any path below it, so the other prefix must not be one of these.
+const prefixes = { envoy: '/envoy', envoyNamed: '/envoy-named' } as const
+
+export function readEntry(target: string): ProxyEntry {
+  if (target.split('?', 1)[0] === '/authorize') return 'authorize'
+  const entry = readPrefix(target)
+  if (!entry) throw new GatewayError('route_not_found')
+  return entry
+}
+
+const readPrefix = (target: string): keyof typeof prefixes | undefined =>
+  (['envoy', 'envoyNamed'] as const).find((name) => target.startsWith(`${prefixes[name]}/`))
+
+/**
+ * Reads the original method, target and host from the path under a prefix of Envoy or from the proxy's headers. Traefik and
  * Caddy send `X-Forwarded-*`, nginx sends `X-Original-*`. An ambiguous request is refused (SPEC sections 8 and 11).
  * @param host The value of `Host`, used unless a header names the host.
  */
@@ -24,8 +43,8 @@ export function readOriginalRequest(
   exchange: Pick<Exchange, 'method' | 'target' | 'headers'>,
   host: string,
 ): OriginalRequest {
-  if (exchange.target.startsWith('/envoy/'))
-    return { method: exchange.method, target: exchange.target.slice('/envoy'.length), host }
+  const entry = readPrefix(exchange.target)
+  if (entry) return { method: exchange.method, target: exchange.target.slice(prefixes[entry].length), host }
   const lines = collect(exchange.headers)
   const forwarded = readFamily(lines, 'x-forwarded-method', 'x-forwarded-uri')
   const original = readFamily(lines, 'x-original-method', 'x-original-uri')

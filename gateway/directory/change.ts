@@ -19,7 +19,18 @@ const kinds = ['user', 'token', 'organization', 'members', 'agent', 'cluster', '
 
 export type Tag = `${ChangedKind}:${number}`
 
+/** The kind and the id of a tag. */
+export function splitTag(tag: Tag): readonly [kind: string, id: number] {
+  const end = tag.lastIndexOf(':')
+  return [tag.slice(0, end), Number(tag.slice(end + 1))]
+}
+
 const anyChange: readonly Change[] = [{ kind: 'everything' }]
+
+const unreadable: readonly Change[] = [{ kind: 'everything' }]
+
+/** Whether `parseChanges` could not read the message. */
+export const isUnreadable = (changes: readonly Change[]): boolean => changes === unreadable
 
 /**
  * Reads `{"kind":"user","id":7}`, `{"kind":"user","ids":[7,8]}`, `{"kind":"everything"}` or a logout token or a
@@ -29,7 +40,8 @@ const anyChange: readonly Change[] = [{ kind: 'everything' }]
 export function parseChanges(message: string): readonly Change[] {
   try {
     const value: unknown = JSON.parse(message)
-    if (typeof value !== 'object' || value === null || !('kind' in value)) return anyChange
+    if (typeof value !== 'object' || value === null || !('kind' in value)) return unreadable
+    if (value.kind === 'everything') return anyChange
     if (value.kind === 'logout-token' && 'token' in value && typeof value.token === 'string') {
       const { token } = value
       if (!('transmitter' in value)) return [{ kind: 'logout-token', token }]
@@ -42,7 +54,7 @@ export function parseChanges(message: string): readonly Change[] {
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error
   }
-  return anyChange
+  return unreadable
 }
 
 const readResourceChange = (kind: unknown): ResourceChange | undefined =>
@@ -72,4 +84,5 @@ export type ChangeHandlers = Readonly<{
   onConnected: () => void
   onSynced: (atMs: number) => void
   onLost: (error: unknown) => void
+  onUnreadable: () => void
 }>

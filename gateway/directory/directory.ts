@@ -71,6 +71,8 @@ export type MemberName = Readonly<{ id: number } | { username: string }>
 
 export type NewToken = Readonly<{
   userId: number
+  /** The organization whose administrators list and revoke it. */
+  organizationId: number
   name: string | null
   hash: string
   abilities: readonly string[]
@@ -83,6 +85,13 @@ export type Minter = Readonly<{
   parentId: number | null
   /** Throws to refuse. Both records are from the mint's own transaction, not from a cache. */
   requireReach: (minter: UserRecord, owner: UserRecord) => void
+}>
+
+export type TokenManager = Readonly<{
+  userId: number
+  organizationId: number
+  /** Whether the caller may mint for the account. Both records are from the same transaction, not from a cache. */
+  mayMint: (manager: UserRecord, owner: UserRecord) => boolean
 }>
 
 export type AuditContext = Readonly<{
@@ -140,7 +149,7 @@ export type NewIdentity = Readonly<{
 export type Arrival = Pick<AuditContext, 'clientAddress' | 'requestId'>
 
 export type Assertions = Readonly<{
-  /** All facts in one text: two JWTs of one subject may assert different ones. */
+  /** A digest of all facts: two JWTs of one subject may assert different ones. */
   key: string
   profile: Readonly<{
     email: string
@@ -171,10 +180,15 @@ export interface Directory<User extends KnownUser = UserRecord> {
    */
   findToken(id: number, hash: string, clientAddress?: string): Awaitable<TokenRecord | WrongSecret | undefined>
   findOrganization(id: number): Awaitable<OrganizationRecord | undefined>
-  findAgent(id: number): Awaitable<AgentRecord | undefined>
+  /** To the organization that asks, another one's agent that is not public may be `foreign`. A store gives the record. */
+  findAgent(id: number, organizationId: number | undefined): Awaitable<AgentRecord | ForeignResource | undefined>
   findResource(question: ResourceQuestion): Awaitable<ResourceRecord | ForeignResource | undefined>
-  /** A cached record is looked up again if its heartbeat is older than `aliveSince`. */
-  findCluster(id: number, aliveSince: Date): Awaitable<ClusterRecord | undefined>
+  /** A cached record is looked up again if its heartbeat is older than `aliveSince`. Another organization's as above. */
+  findCluster(
+    id: number,
+    aliveSince: Date,
+    organizationId: number,
+  ): Awaitable<ClusterRecord | ForeignResource | undefined>
   findMember(organizationId: number, userId: number): Promise<Pick<UserRecord, 'id' | 'userType'> | undefined>
   findNamedMember(organizationId: number, name: MemberName): Awaitable<UserRecord | undefined>
   listMembers(part: ListPart<number>): Promise<readonly UserRecord[]>
@@ -182,10 +196,20 @@ export interface Directory<User extends KnownUser = UserRecord> {
   listAgents(part: ListPart<number>): Promise<readonly AgentRecord[]>
   listResources(kind: ResourceKind, part: ListPart<string>): Promise<readonly ListedResource[]>
   mintToken(token: NewToken, minter: Minter | undefined, audit: AuditContext): Promise<TokenMetadata>
-  listTokens(userId: number, page: TokenPage): Promise<Readonly<{ total: number; tokens: readonly TokenMetadata[] }>>
+  /** To a manager who may not mint for the account, only tokens minted in its organization exist. An operator has all. */
+  listTokens(
+    userId: number,
+    page: TokenPage,
+    manager?: TokenManager,
+  ): Promise<Readonly<{ total: number; tokens: readonly TokenMetadata[] }>>
   /** Also revokes all tokens minted with this one. Undefined if the user has no such token. */
-  revokeToken(token: Readonly<{ id: number; userId: number }>, audit: AuditContext): Promise<TokenMetadata | undefined>
-  switchOrganization(userId: number, organizationId: number, audit: AuditContext): Promise<void>
+  revokeToken(
+    token: Readonly<{ id: number; userId: number }>,
+    audit: AuditContext,
+    manager?: TokenManager,
+  ): Promise<TokenMetadata | undefined>
+  /** Returns false, and writes nothing, if the organization is stored already. */
+  switchOrganization(userId: number, organizationId: number, audit: AuditContext): Promise<boolean>
   noteTokenUse(tokenId: number, at: Date): void
   ping(): Promise<void>
 }

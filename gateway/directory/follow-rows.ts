@@ -1,4 +1,5 @@
 import { guarded } from '../fault/guarded.ts'
+import { followMs, followRestMs, readAgainMs } from '../rights/budget.ts'
 import type { Freshness } from './cache/freshness.ts'
 
 export type FollowOptions = Readonly<{
@@ -10,12 +11,6 @@ export type FollowOptions = Readonly<{
 }>
 
 export type RowFollower = Readonly<{ look: () => void; stop: () => void }>
-
-const lookEveryMs = 100
-
-const restMs = 50
-
-const readAgainAfterMs = 600
 
 export function followRows({ read, isNeeded, knownAt, monotonicMs, onFailed }: FollowOptions): RowFollower {
   let readAtMs = Number.NEGATIVE_INFINITY
@@ -46,9 +41,9 @@ export function followRows({ read, isNeeded, knownAt, monotonicMs, onFailed }: F
   }
   const timer = setInterval(
     guarded('timer', () => {
-      if (!isReading && isNeeded() && monotonicMs() - knownAt(readAtMs) > readAgainAfterMs) look()
+      if (!isReading && isNeeded() && monotonicMs() - knownAt(readAtMs) > readAgainMs) look()
     }),
-    lookEveryMs,
+    followMs,
   )
   timer.unref()
   look()
@@ -61,4 +56,4 @@ export function followRows({ read, isNeeded, knownAt, monotonicMs, onFailed }: F
   }
 }
 
-const rest = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, restMs).unref())
+const rest = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, followRestMs).unref())

@@ -2,7 +2,10 @@ import type { Awaitable } from '../lib/awaitable.ts'
 
 export type Login = Readonly<{
   issuer: string
+  /** `sub`, or the mapped subject of a JWT without one. */
   subject: string
+  /** The subject by `claims.subject`, if it differs from `sub`: an issuer may name either one. */
+  mapped?: string
   address: Readonly<{ issuer: string; subject: string }> | undefined
   session: string | undefined
   issuedAt: number | undefined

@@ -10,13 +10,15 @@ export type CorsSettings = Readonly<{
 
 export type Cors = Readonly<{
   decorate: (exchange: Exchange) => void
+  /** The method that a preflight of an allowed origin asks for; undefined for any other request. */
+  readPreflight: (method: string, headers: RawHeaders) => string | undefined
   answerPreflight: (exchange: Exchange, methodsAt: () => readonly string[] | undefined) => ResponseHead | undefined
 }>
 
 const exposed =
   'x-request-id, retry-after, ratelimit, ratelimit-policy, www-authenticate, content-disposition, x-should-retry'
 
-export const noCors: Cors = { decorate: () => {}, answerPreflight: () => undefined }
+export const noCors: Cors = { decorate: () => {}, readPreflight: () => undefined, answerPreflight: () => undefined }
 
 /** Answers for the backends: their own CORS headers are dropped. */
 export function createCors({ origins, maxAgeSeconds, credentials }: CorsSettings): Cors {
@@ -28,7 +30,14 @@ export function createCors({ origins, maxAgeSeconds, credentials }: CorsSettings
     const readers = ['access-control-allow-origin', isForAll ? '*' : origin]
     return [...readers, ...(credentials ? ['access-control-allow-credentials', 'true'] : []), ...vary]
   }
+  const readPreflight: Cors['readPreflight'] = (method, headers) => {
+    if (method !== 'OPTIONS') return undefined
+    const origin = readOne(headers, 'origin')
+    if (origin === undefined || !(isForAll || allowed.has(origin))) return undefined
+    return readOne(headers, 'access-control-request-method')
+  }
   return {
+    readPreflight,
     decorate: (exchange) => {
       const granted = grant(readOne(exchange.headers, 'origin'))
       const isGranted = granted[0] === 'access-control-allow-origin'
@@ -36,10 +45,7 @@ export function createCors({ origins, maxAgeSeconds, credentials }: CorsSettings
       exchange.transformHead((headers) => [...withoutGrants(headers), ...own])
     },
     answerPreflight: (exchange, methodsAt) => {
-      if (exchange.method !== 'OPTIONS') return undefined
-      const origin = readOne(exchange.headers, 'origin')
-      const asked = readOne(exchange.headers, 'access-control-request-method')
-      if (origin === undefined || asked === undefined || !(isForAll || allowed.has(origin))) return undefined
+      if (readPreflight(exchange.method, exchange.headers) === undefined) return undefined
       const methods = methodsAt()
       if (!methods) throw new GatewayError('route_not_found')
       return {

@@ -1,4 +1,4 @@
-import type { Permit } from '../authorize/decide.ts'
+import type { Permit, PermittedCaller } from '../authorize/decide.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type Rendered, renderSuccess } from '../errors/render.ts'
 import type { Roles } from '../policy/role.ts'
@@ -6,21 +6,15 @@ import type { AnswerName } from '../policy/route.ts'
 import { describeUser } from './authenticated-user.ts'
 import type { TokenTools } from './issue-token.ts'
 import type { RequestFacts } from './request-facts.ts'
-import { listTokens, mintToken, revokeToken, type TokenCall, toAudit } from './tokens.ts'
+import { listTokens, mintToken, readPermit, requireCaller, revokeToken, type TokenCall, toAudit } from './tokens.ts'
 
 export type Answer = (name: AnswerName, permit: Permit, roles: Roles, facts: RequestFacts) => Promise<Rendered>
 
 export const createAnswer =
   (tools: TokenTools): Answer =>
   async (name, permit, roles, facts) => {
-    const { caller, match } = permit
-    if (!caller) throw new GatewayError('internal') // `policy check` refuses a public route to an endpoint of the gateway
-    const call = { caller, params: match.params, facts, roles }
-    if (name === 'users.abilities') return readAbilities(call)
-    const { user } = caller.principal
-    const isOfClaims = name !== 'users.me' && caller.organization?.source === 'claims'
-    if (user.id === undefined || isOfClaims) throw new GatewayError('not_available')
-    return answers[name]({ ...call, user }, tools)
+    if (name === 'users.abilities') return readAbilities(requireCaller(permit), facts)
+    return answers[name]({ ...readPermit(permit, { ofClaims: name === 'users.me' }), facts, roles }, tools)
   }
 
 type Endpoint = (call: TokenCall, tools: TokenTools) => Promise<Rendered>
@@ -32,7 +26,7 @@ const readMe: Endpoint = async ({ caller, user, facts, roles }, { directory }) =
 }
 
 /** `*` stands for all abilities, because a bypass scope has no list of them. */
-const readAbilities = ({ caller: { permissions }, facts }: Omit<TokenCall, 'user'>): Rendered =>
+const readAbilities = ({ permissions }: PermittedCaller, facts: RequestFacts): Rendered =>
   renderSuccess(
     {
       abilities: permissions.abilities === '*' ? ['*'] : [...permissions.abilities].sort(),

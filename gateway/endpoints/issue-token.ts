@@ -39,17 +39,23 @@ const clientManaged = {
 }
 
 /**
- * Context of a mint. An operator has no `minter`. `within` has the abilities of the caller's scopes, which the new token
- * would outlive. `latest` is the expiry of the caller's token, or null if it never expires.
+ * Context of a mint. An operator has no `minter`. `within` has the abilities of the caller's credential, which no token
+ * that it mints may exceed. `latest` is the expiry of the caller's token, or null if it never expires.
  */
-export type Minting = Readonly<{ audit: AuditContext; minter?: Minter; within: AbilitySet; latest: Date | null }>
+export type Minting = Readonly<{
+  organizationId: number
+  audit: AuditContext
+  minter?: Minter
+  within: AbilitySet
+  latest: Date | null
+}>
 
 /** Mints a token, or throws all mistakes of the request together. Only the result holds the raw token. */
 export async function issueToken(
   owner: TokenOwner,
   body: JsonObject,
   { tokenScopes }: Pick<Roles, 'tokenScopes'>,
-  { audit, minter, within, latest }: Minting,
+  { organizationId, audit, minter, within, latest }: Minting,
   { directory, draw, now }: TokenTools,
 ) {
   const earlier = owner.userType === 'human' ? [clientManaged] : []
@@ -57,7 +63,8 @@ export async function issueToken(
   const { secret, hash } = makeSecret(draw)
   const abilities = [...(tokenScopes.get(scope) ?? [])]
   if (!abilities.every((ability) => holds(within, ability))) throw new GatewayError('token_ability_missing')
-  const minted = await directory.mintToken({ userId: owner.id, name, hash, abilities, expiresAt }, minter, audit)
+  const token = { userId: owner.id, organizationId, name, hash, abilities, expiresAt }
+  const minted = await directory.mintToken(token, minter, audit)
   return { token: formatToken(minted.id, secret), ...describeToken(minted) }
 }
 

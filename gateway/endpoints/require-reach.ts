@@ -1,5 +1,5 @@
 import type { UserRecord } from '../directory/directory.ts'
-import { GatewayError } from '../errors/gateway-error.ts'
+import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
 import type { OrganizationRole, Roles } from '../policy/role.ts'
 import { findMembership } from '../resolve/organization.ts'
 
@@ -9,17 +9,38 @@ import { findMembership } from '../resolve/organization.ts'
  * 6).
  */
 export function requireReach(caller: UserRecord, account: UserRecord, organizationId: number, roles: Roles): void {
+  requireMember(account, organizationId)
+  const cause = findBeyond(caller, account, organizationId, roles)
+  if (cause) throw new GatewayError(cause)
+}
+
+/** Whether the caller may mint for the account, and so see and revoke each of its tokens (SPEC section 6). */
+export function mayMintFor(caller: UserRecord, account: UserRecord, organizationId: number, roles: Roles): boolean {
+  requireMember(account, organizationId)
+  return findBeyond(caller, account, organizationId, roles) === undefined
+}
+
+function requireMember(account: UserRecord, organizationId: number): void {
+  if (!findMembership(account, organizationId)) throw new GatewayError('user_not_a_member')
+}
+
+function findBeyond(
+  caller: UserRecord,
+  account: UserRecord,
+  organizationId: number,
+  roles: Roles,
+): RefusalCause | undefined {
   for (const { organization, role } of account.roles) {
     if (!organization) {
-      if (roles.platform.get(role)?.isBypassScope === true) throw new GatewayError('account_has_bypass_scope')
+      if (roles.platform.get(role)?.isBypassScope === true) return 'account_has_bypass_scope'
       continue
     }
     const held = findRole(caller, organization.id, roles)
-    if (!held || held.rank < roles.meanings.manages.rank) throw new GatewayError('account_in_foreign_organization')
+    if (!held || held.rank < roles.meanings.manages.rank) return 'account_in_foreign_organization'
     if (organization.id === organizationId && (roles.organization.get(role)?.rank ?? 0) > held.rank)
-      throw new GatewayError('account_role_higher')
+      return 'account_role_higher'
   }
-  if (!findMembership(account, organizationId)) throw new GatewayError('user_not_a_member')
+  return undefined
 }
 
 function findRole(user: UserRecord, organizationId: number, roles: Roles): OrganizationRole | undefined {

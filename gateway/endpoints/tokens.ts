@@ -1,5 +1,5 @@
-import type { PermittedCaller } from '../authorize/decide.ts'
-import type { AuditContext, Minter, UserRecord } from '../directory/directory.ts'
+import type { Permit, PermittedCaller } from '../authorize/decide.ts'
+import type { AuditContext, Minter, TokenManager, UserRecord } from '../directory/directory.ts'
 import { GatewayError, type ValidationMessage } from '../errors/gateway-error.ts'
 import { type Rendered, renderList, renderSuccess } from '../errors/render.ts'
 import type { Roles } from '../policy/role.ts'
@@ -15,7 +15,7 @@ import {
 } from './issue-token.ts'
 import { invalid, readJsonObject } from './read-body.ts'
 import type { RequestFacts } from './request-facts.ts'
-import { requireReach } from './require-reach.ts'
+import { mayMintFor, requireReach } from './require-reach.ts'
 
 export type TokenCall = Readonly<{
   caller: PermittedCaller
@@ -26,24 +26,43 @@ export type TokenCall = Readonly<{
 }>
 
 export async function mintToken(call: TokenCall, tools: TokenTools): Promise<Rendered> {
-  const { facts, roles } = call
-  const owner = await findOwner(call, tools.directory)
-  const body = await readJsonObject(facts)
-  const issued = await issueToken(owner, body, roles, toMinting(call), tools)
+  const { facts } = call
+  await findOwner(call, tools.directory)
+  const { body, confirmed } = await readJsonObject(facts)
+  // A mint by the roles from before its body would give abilities that a reload took away.
+  const latest = { ...call, ...readPermit(confirmed.permit), roles: confirmed.roles }
+  const owner = await findOwner(latest, tools.directory)
+  const issued = await issueToken(owner, body, latest.roles, toMinting(latest), tools)
   return renderSuccess(issued, facts.requestId, 201)
+}
+
+export function readPermit(
+  permit: Permit,
+  { ofClaims }: Readonly<{ ofClaims: boolean }> = { ofClaims: false },
+): Pick<TokenCall, 'caller' | 'user' | 'params'> {
+  const caller = requireCaller(permit)
+  const { user } = caller.principal
+  const isOfClaims = caller.organization?.source === 'claims'
+  if (user.id === undefined || (isOfClaims && !ofClaims)) throw new GatewayError('not_available')
+  return { caller, user, params: permit.match.params }
+}
+
+export function requireCaller({ caller }: Permit): PermittedCaller {
+  if (!caller) throw new GatewayError('internal') // `policy check` refuses a public route to an endpoint of the gateway
+  return caller
 }
 
 export async function listTokens(call: TokenCall, { directory }: TokenTools): Promise<Rendered> {
   const owner = await findServiceAccount(call, directory)
   const page = readPage(call.facts.search)
-  const { total, tokens } = await directory.listTokens(owner.id, page)
+  const { total, tokens } = await directory.listTokens(owner.id, page, toManager(call))
   return renderList(tokens.map(describeToken), { ...page, total }, call.facts.requestId)
 }
 
 export async function revokeToken(call: TokenCall, { directory }: TokenTools): Promise<Rendered> {
   const owner = await findServiceAccount(call, directory)
   const id = parseId(call.params.get('tokenId') ?? '')
-  const revoked = id && (await directory.revokeToken({ id, userId: owner.id }, toAudit(call)))
+  const revoked = id && (await directory.revokeToken({ id, userId: owner.id }, toAudit(call), toManager(call)))
   if (!revoked) throw new GatewayError('token_not_of_user')
   return renderSuccess(describeToken(revoked), call.facts.requestId)
 }
@@ -68,11 +87,18 @@ function toMinting(call: TokenCall): Minting {
     requireReach: (minter, owner) => requireReach(minter, owner, organization.id, roles),
   }
   return {
+    organizationId: organization.id,
     audit: toAudit(call),
     minter,
-    within: credential.kind === 'oauth' ? permissions.credentialAbilities : '*',
+    within: permissions.credentialAbilities,
     latest: credential.kind === 'api-token' ? credential.expiresAt : null,
   }
+}
+
+function toManager({ user, roles, caller: { organization } }: TokenCall): TokenManager {
+  if (!organization) throw new GatewayError('membership_lost')
+  const mayMint: TokenManager['mayMint'] = (manager, owner) => mayMintFor(manager, owner, organization.id, roles)
+  return { userId: user.id, organizationId: organization.id, mayMint }
 }
 
 export const toAudit = ({ user, caller: { principal, organization }, facts }: TokenCall): AuditContext => ({

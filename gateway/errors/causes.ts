@@ -48,19 +48,24 @@ export const causes = {
     'The credential is not a JWT, or not an API token, as its header promises. It may be cut or padded.',
     'Compare the credential with the original.',
   ],
+  encrypted: [
+    'unauthenticated',
+    'The token is encrypted: it has five parts (JWE). Its issuer made it for another API, which alone can read it.',
+    'Ask the issuer for the audience of your API. Entra ID and Auth0 encrypt tokens that are for their own APIs.',
+  ],
   jwt_too_long: [
     'unauthenticated',
-    'The JWT is longer than 8 KiB.',
-    'Configure the issuer to put fewer claims into its access tokens.',
+    'The JWT is longer than `issuers[].maxTokenBytes`, by default 16 KiB.',
+    'Configure the issuer to put fewer claims into its access tokens, or raise that key.',
   ],
   algorithm_not_allowed: [
     'unauthenticated',
-    'The JWT names an algorithm other than RS256, PS256, ES256 and EdDSA.',
+    'The JWT names an algorithm other than RS256, PS256, ES256, EdDSA and Ed25519.',
     'Configure the issuer to sign with one of these.',
   ],
   wrong_type: [
     'unauthenticated',
-    'The `typ` of the JWT is neither `JWT` nor `at+jwt`, or it is not the one of `issuers[].requireType`. At the listener for signals: the token is not a logout token or a security event token, by its `typ`, `jti`, `nonce` or `events`.',
+    'The `typ` of the JWT is neither `JWT` nor `at+jwt`, also written `application/…`, or it is not the one of `issuers[].requireType`. At the listener for signals: the token is not a logout token or a security event token, by its `typ`, `jti`, `nonce` or `events`.',
     'Send the access token. An ID token, a refresh token or a logout token does not give access.',
   ],
   critical_extension: [
@@ -123,10 +128,15 @@ export const causes = {
     'The JWT leaves out a claim that `issuers[].directoryRules` read, and names another place for it, as Entra ID does for many groups.',
     'Configure the issuer to write app roles, or only the groups assigned to the application.',
   ],
+  claims_too_many: [
+    'unauthenticated',
+    'More than 4,096 pairs of a value in the token and a rule of `issuers[].directoryRules` that may match it.',
+    'Configure the issuer to write only the groups that the rules need, or write fewer rules for the same groups.',
+  ],
   not_an_access_token: [
     'unauthenticated',
     'The token is an ID, refresh or logout token, or reports an event: it grants no access. Or the issuer does not call an opaque token an access token.',
-    'Send the access token. For an opaque one see `issuers[].introspection.requireTokenType`.',
+    'Send the access token; `sallyport token inspect` names the mark. An issuer with ID tokens alone needs `issuers[].acceptIdTokens`. For an opaque token see `issuers[].introspection.requireTokenType`.',
   ],
   expired: [
     'unauthenticated',
@@ -145,7 +155,7 @@ export const causes = {
   ],
   life_unbounded: [
     'unauthenticated',
-    'The JWT has no `iat`, and its `exp` lies further ahead than `issuers[].maxTokenLifeMs`, so no logout could end it.',
+    'The JWT has no `iat`, and its issuer has `logout` or its `exp` lies further ahead than `issuers[].maxTokenLifeMs`.',
     'Configure the issuer to write `iat` into its tokens.',
   ],
   signed_out: [
@@ -222,8 +232,8 @@ export const causes = {
   ],
   organization_contradiction: [
     'invalid_organization_id',
-    '`x-organization-id` names another organization than the path.',
-    'Leave the header out on routes that name the organization in their path.',
+    '`x-organization-id` names another organization than the path or host.',
+    'Leave the header out on routes that name the organization in their path or host.',
   ],
   header_not_a_member: [
     'not_a_member',
@@ -239,6 +249,11 @@ export const causes = {
     'organization_forbidden',
     'The caller is not a member of the organization in the path, or it does not exist.',
     'Give the user a role there.',
+  ],
+  host_not_a_member: [
+    'organization_forbidden',
+    'The caller is not a member of the organization that the host names, or it does not exist.',
+    'Give the user a role there. A slug that is not a lower-case DNS label is never named so.',
   ],
   membership_lost: [
     'organization_forbidden',
@@ -272,8 +287,8 @@ export const causes = {
   ],
   token_ability_missing: [
     'ability_missing',
-    'The API token lacks the ability that the route requires.',
-    'Mint a token with a wider scope.',
+    'The credential lacks the ability that the route requires, or one of the token that it mints.',
+    'Mint a token with a wider scope, by a credential that has all abilities of it.',
   ],
   token_read_only: [
     'ability_missing',
@@ -390,6 +405,11 @@ export const causes = {
     'A server that ignores case, escapes or parameters would read the path as that of a route that is stricter, or counted apart.',
     'Send the path as the documentation of the API spells it.',
   ],
+  target_like_other_id: [
+    'target_misreadable',
+    'A server that splits, shortens or joins names of the path would read another id than the one that was judged.',
+    'Send the path as the documentation of the API spells it, without slashes or dots alone in names.',
+  ],
   query_like_guarded_param: [
     'target_misreadable',
     'The query has a parameter with the name of a path parameter that names what is guarded, or asked about.',
@@ -490,6 +510,11 @@ export const causes = {
     'upstream_unavailable',
     'All connections to the upstream are in use, and the queue for them is full or too slow.',
     'Add instances of the upstream, or make it faster.',
+  ],
+  upstream_share_full: [
+    'upstream_unavailable',
+    'As many requests of this organization wait for this model as may.',
+    'Make the model faster, or raise `limits.waitingPerOrganization`.',
   ],
   upstream_protocol_error: [
     'upstream_unavailable',

@@ -1,4 +1,5 @@
 import { type CodeWithExactCauses, causes, type ExactCause } from './causes.ts'
+import type { ToldError } from './told-error.ts'
 
 /** The check of the policy that a 403 failed (SPEC section 5). It never says what would have been enough. */
 export type Check = 'role' | 'ability' | 'resource' | 'decision'
@@ -9,7 +10,11 @@ export type RefusalDetails = Readonly<{
   allow?: readonly string[]
   status?: number
   retryAfter?: string
+  /** Takes the place of message, type and code on the model surface. */
+  told?: ToldError | undefined
   tokenId?: number
+  /** The rule of several under one cause, for `token inspect`. It never holds text of a token. */
+  rule?: string
 }>
 
 export type ValidationMessage = Readonly<{ field: string; rule: string; message: string }>
@@ -31,7 +36,7 @@ const refusals = {
   role_insufficient: [403, 'Your role does not permit this action.', 'role'],
   ability_missing: [403, 'This credential does not permit this action.', 'ability'],
   organization_forbidden: [403, 'You are not a member of this organization.', 'role'],
-  origin_forbidden: [403, 'Pages of this origin may not use this cookie.'],
+  origin_forbidden: [403, 'Pages of this origin may not use this credential.'],
   account_out_of_reach: [403, 'Your role does not cover all that this account may do.', 'role'],
   enterprise_required: [403, 'This needs an Enterprise organization.', 'resource'],
   decision_refused: [403, 'You are not permitted to do this.', 'decision'],
@@ -43,11 +48,13 @@ const refusals = {
   request_timeout: [408, 'The request was not received in time.'],
   body_too_large: [413, 'The request body is larger than this route accepts.'],
   target_too_long: [414, 'The request target is too long.'],
+  encoding_unsupported: [415, 'Send the body without a content encoding.'],
   expectation_failed: [417, 'Only Expect: 100-continue is understood.'],
   validation_failure: [422, 'Validation failure'],
   rate_limited: [429, 'Too many requests; try again later.'],
   too_many_attempts: [429, 'Too many unknown tokens came from this address; try again later.'],
   headers_too_large: [431, 'The request headers are too large.'],
+  forwarded_head_too_large: [431, 'The request headers are larger than the upstream takes.'],
   internal: [500, 'Something went wrong on our side.'],
   method_unknown: [501, 'This method is not implemented.'],
   transfer_encoding_unknown: [501, 'This transfer encoding is not implemented.'],
@@ -56,6 +63,7 @@ const refusals = {
   upstream_unavailable: [503, 'The upstream is unavailable.'],
   upstream_timeout: [503, 'The upstream did not answer in time.'],
   event_too_large: [503, 'The upstream sent an event that is too large.'],
+  route_changed: [503, 'The route changed while the request waited; try again.'],
   gateway_draining: [503, 'The gateway is shutting down; try again shortly.'],
   directory_unavailable: [503, 'The directory is unavailable; try again shortly.'],
   directory_read_only: [503, 'The directory cannot be changed at the moment; try again shortly.'],
@@ -67,6 +75,12 @@ const refusals = {
 } as const satisfies Record<string, readonly [status: number, message: string, check?: Check]>
 
 export type RefusalCode = keyof typeof refusals
+
+type CodeOfStatus<Status> = {
+  [Code in RefusalCode]: (typeof refusals)[Code][0] extends Status ? Code : never
+}[RefusalCode]
+
+export type UnavailableCode = CodeOfStatus<503>
 
 export type PlainCode = Exclude<RefusalCode, CodeWithExactCauses>
 

@@ -44,12 +44,12 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'Mint a token with a wider scope. It may do no more than the role of its owner.',
   ],
   organization_forbidden: [
-    'The path names an organization of which the caller is not a member.',
+    'The path or host names an organization of which the caller is not a member.',
     'Name one of the caller’s organizations.',
   ],
   origin_forbidden: [
-    'A cookie carries the credential, and `Origin` is not one of `cors.origins`. Without `Origin` only an `EventSource` of the same origin may use the cookie.',
-    'Add the origin of the page to `cors.origins`, as the browser writes it.',
+    'A cookie, or a header of `issuers[].tokens.headers`, carries the credential. The page is neither of the same origin nor of one in `issuers[].tokens.origins`.',
+    'If pages of this origin may act as the user, add it to `issuers[].tokens.origins`, as the browser writes it. Behind a proxy that ends TLS, name the proxy in `trustedProxies`.',
   ],
   not_available: [
     'The route needs a database, and the gateway has none: users come from claims (`directory.kind`). Or, with `both`, the organization in force has its members from claims.',
@@ -86,6 +86,10 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'The target is longer than the route allows.',
     'Send it in a body, or raise `limits.targetBytes` of the route.',
   ],
+  encoding_unsupported: [
+    '`Content-Encoding` of a body that the gateway reads itself names something other than `identity`.',
+    'Send the body as it is, without the header.',
+  ],
   expectation_failed: ['`Expect` says something other than `100-continue`.', 'Leave the header out.'],
   validation_failure: [
     'A field of the body or query is invalid.',
@@ -102,6 +106,10 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
   headers_too_large: [
     'The headers are larger than the route allows.',
     'Send fewer cookies, or raise `limits.headerBytes` of the route.',
+  ],
+  forwarded_head_too_large: [
+    'The head, as it would be forwarded, is larger than `upstreams.<name>.headBytes` or `cluster.headBytes` allows.',
+    'Send fewer cookies or a shorter target. If the backend takes more, raise the key to its limit.',
   ],
   internal: ['The gateway has a bug.', 'Report it with the request id. The log line of this id has the stack trace.'],
   method_unknown: ['The gateway does not know the method.', 'Use a method of HTTP.'],
@@ -126,6 +134,10 @@ export const remedies: Readonly<Record<RefusalCode, Remedy>> = {
     'Try again. If the backend needs longer, raise `timeouts` of the route.',
   ],
   event_too_large: ['The first event of a stream is over 16 MiB.', 'Check the backend.'],
+  route_changed: [
+    'A reload of the policy, or a new address of the cluster, led the request elsewhere before its first byte went out.',
+    'Wait for the seconds of `Retry-After`, and send it again. Nothing of it has reached a backend.',
+  ],
   gateway_draining: ['This gateway is stopping.', 'Try again: another gateway will respond.'],
   directory_unavailable: [
     'PostgreSQL cannot be reached, and the caches do not have the data.',

@@ -1,5 +1,6 @@
 import { describeStreamFailure, type StreamFailureCode } from './stream-failure.ts'
 import type { StreamKind } from './surface.ts'
+import type { ToldError } from './told-error.ts'
 
 export type BrokenStream = Readonly<{
   kind: StreamKind
@@ -7,6 +8,8 @@ export type BrokenStream = Readonly<{
   createdAt: number
   sequenceNumber: number | undefined
   hasEvents: boolean
+  /** The upstream's own error, if it wrote one in place of an event. */
+  told?: ToldError | undefined
 }>
 
 export const responseIdPrefixes: Readonly<Record<StreamKind, string>> = { responses: 'resp_', chat: 'chatcmpl-' }
@@ -32,13 +35,14 @@ export function renderStreamFailure(code: StreamFailureCode, stream: BrokenStrea
     sequence_number: sequenceNumber,
     response: {
       ...openResponse(stream, 'failed'),
-      error: { code: 'server_error', message },
+      error: { code: 'server_error', message, ...stream.told },
       metadata: { x_service_error_code: code, x_service_error_message: describeStreamFailure(code) },
     },
   })
   if (stream.kind === 'chat') {
     // SDKs skip a named event here. They raise the top-level error and hand on nothing else.
-    const error = { message, type: 'server_error', code: 'server_error', x_service_error_code: code }
+    const own = { message, type: 'server_error', code: 'server_error' }
+    const error = { ...own, ...stream.told, x_service_error_code: code }
     return `data: ${JSON.stringify({ ...failed(0), error })}\n\n`
   }
   if (stream.hasEvents) return writeEvent(failed((stream.sequenceNumber ?? -1) + 1))

@@ -45,3 +45,10 @@ export function guardOutput(reportWarning: (warning: Error) => void): void {
   process.removeAllListeners('warning')
   process.on('warning', guarded('process', reportWarning))
 }
+
+/** Ends the process as an uncaught error does, after a drain: for a fault with which it must not go on. */
+export function endProcessBy(fault: Error): void {
+  queueMicrotask(() => {
+    throw fault
+  })
+}

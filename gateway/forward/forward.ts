@@ -1,19 +1,24 @@
 import { assertIssued, type Permit } from '../authorize/decide.ts'
+import { nameUser } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import {
   type Cancellable,
+  measureRequestHead,
+  type PrepareHead,
   type Send,
+  type Sharing,
   UpstreamError,
   type UpstreamFault,
   type UpstreamRequest,
   type UpstreamResult,
 } from '../http/engine.ts'
 import type { Exchange, RawHeaders } from '../http/exchange.ts'
+import type { PreparedHeaders } from '../http/prepared-headers.ts'
 import { type CookieRules, keepCookies } from '../locate/cookies.ts'
 import type { Attempt, Upstream } from '../locate/upstream.ts'
-import type { PinnedHeaders } from '../pin/pin.ts'
 import type { Client } from '../receive/client.ts'
 import type { RequestHeaders } from '../receive/headers.ts'
+import { createWaitingShares, type WaitingShares } from './waiting-shares.ts'
 
 export type Received = Readonly<{
   exchange: Exchange
@@ -27,54 +32,113 @@ export type Received = Readonly<{
 export type Forward = (
   permit: Permit,
   upstream: Upstream,
-  pinned: PinnedHeaders,
+  prepare: PrepareHead,
   received: Received,
 ) => Promise<UpstreamResult>
 
 const idempotent = new Set(['GET', 'HEAD', 'OPTIONS', 'PUT', 'DELETE'])
 
-export const createForward =
-  (send: Send): Forward =>
-  (permit, upstream, pinned, received) => {
-    assertIssued(permit)
-    const { exchange } = received
-    const { route, target } = permit.match
-    const { method } = target
-    const hasBody = exchange.body.length !== 0
-    if ((exchange.body.length ?? 0) > upstream.bodyLimitBytes) return Promise.reject(new GatewayError('body_too_large'))
-    const request: UpstreamRequest = {
-      origin: upstream.origin,
-      tls: upstream.tls,
-      networks: upstream.networks,
-      method,
-      path: upstream.path,
-      headers: composeHeaders(permit, upstream, received),
-      prepared: pinned,
-      body: hasBody ? exchange.body : undefined,
-      account: exchange.account,
-      bodyLimitBytes: upstream.bodyLimitBytes,
-      asksForWebSocket: exchange.isHandshake && route.isWebSocket,
-      timeouts: upstream.timeouts,
-      isFreshConnection: false,
-      onCancellable: received.onCancellable ?? cancelledBy(exchange),
-    }
-    const { balancer } = upstream
-    // The body is a stream, which can be sent only once.
-    const isRepeatable = !hasBody && idempotent.has(method)
-    const first = balancer?.pick(isRepeatable)
-    return begin(send, directTo(first, request)).then(
-      (answer) => noteAnswer(first, answer, exchange),
-      (error: unknown) => {
-        noteFailure(first, error)
-        const fault = error instanceof UpstreamError ? error.fault : undefined
-        if (!isUntouched(fault) && !(isRepeatable && isUnheard(fault))) throw toGatewayError(error, request)
-        const second = first && balancer?.pickOther([first])
-        // An unreachable address is not tried again at once, but another one may be.
-        if (isUntouched(fault) && !second) throw toGatewayError(error, request)
-        return sendElsewhere(second ?? first, first ? [first] : [], { send, request, upstream, exchange })
-      },
-    )
+/**
+ * Waits for a body that has not begun, undefined where it has. Without this, a client that sends heads alone would hold
+ * an address of the balancer and a connection for each, until `bodyIdleMs` is over.
+ */
+export function awaitBody(upstream: Upstream, { exchange, onCancellable }: Received): Promise<void> | undefined {
+  const { body } = exchange
+  if ((body.length ?? 0) > upstream.bodyLimitBytes) throw new GatewayError('body_too_large')
+  const begun = body.begin(upstream.timeouts.bodyIdleMs)
+  if (begun === undefined) return undefined
+  onCancellable?.(body)
+  return begun.catch((error: unknown) => {
+    throw toGatewayError(error, upstream)
+  })
+}
+
+/**
+ * Throws for a head that the upstream would refuse, before it is contacted. Many backends close the connection on one, or
+ * answer with a page of their own.
+ */
+export function requireForwardedHead(
+  permit: Permit,
+  upstream: Upstream,
+  limitBytes: number,
+  pinned: PreparedHeaders,
+  received: Received,
+): void {
+  const { exchange } = received
+  const { route, target } = permit.match
+  const request = {
+    method: target.method,
+    path: upstream.path,
+    headers: composeHeaders(permit, upstream, received),
+    body: exchange.body.length === 0 ? undefined : exchange.body,
+    asksForWebSocket: exchange.isHandshake && route.isWebSocket,
   }
+  const connection = { authority: new URL(upstream.origin).host, isForOne: false }
+  if (measureRequestHead(request, connection, pinned) > limitBytes) throw new GatewayError('forwarded_head_too_large')
+}
+
+export const createForward =
+  (send: Send, shares: WaitingShares = createWaitingShares(Number.POSITIVE_INFINITY)): Forward =>
+  (permit, upstream, prepare, received) => {
+    assertIssued(permit)
+    const sharing = shareConnections(permit, upstream)
+    if (permit.match.route.surface !== 'model') return sendOnce(send, sharing, permit, upstream, prepare, received)
+    const leave = shares.enter(upstream.name, sharing.owner)
+    if (!leave) return Promise.reject(new GatewayError('upstream_share_full', { retryAfter: '1' }))
+    // A mistake that is thrown here must give the place back, too.
+    return new Promise<UpstreamResult>((resolve) =>
+      resolve(sendOnce(send, sharing, permit, upstream, prepare, received)),
+    ).finally(leave)
+  }
+
+function sendOnce(
+  send: Send,
+  sharing: Sharing,
+  permit: Permit,
+  upstream: Upstream,
+  prepare: PrepareHead,
+  received: Received,
+): Promise<UpstreamResult> {
+  const { exchange } = received
+  const { route, target } = permit.match
+  const { method } = target
+  const hasBody = exchange.body.length !== 0
+  const request: UpstreamRequest = {
+    origin: upstream.origin,
+    sharing,
+    tls: upstream.tls,
+    networks: upstream.networks,
+    method,
+    path: upstream.path,
+    headers: composeHeaders(permit, upstream, received),
+    prepare,
+    body: hasBody ? exchange.body : undefined,
+    account: exchange.account,
+    headLimitBytes: upstream.headLimitBytes,
+    bodyLimitBytes: upstream.bodyLimitBytes,
+    asksForWebSocket: exchange.isHandshake && route.isWebSocket,
+    timeouts: upstream.timeouts,
+    isFreshConnection: false,
+    onCancellable: received.onCancellable ?? cancelledBy(exchange),
+  }
+  const { balancer } = upstream
+  // The body is a stream, which can be sent only once.
+  const isRepeatable = !hasBody && idempotent.has(method)
+  const first = balancer?.pick(isRepeatable)
+  return begin(send, directTo(first, request)).then(
+    (answer) => noteAnswer(first, answer, exchange),
+    (error: unknown) => {
+      noteFailure(first, error)
+      const fault = error instanceof UpstreamError ? error.fault : undefined
+      const mayRepeat = fault === 'unsent' || isUntouched(fault) || (isRepeatable && isUnheard(fault))
+      if (!mayRepeat) throw toGatewayError(error, request)
+      const second = first && balancer?.pickOther([first])
+      // An unreachable address is not tried again at once, but another one may be.
+      if (isUntouched(fault) && !second) throw toGatewayError(error, request)
+      return sendElsewhere(second ?? first, first ? [first] : [], { send, request, upstream, exchange })
+    },
+  )
+}
 
 /** A synchronous error becomes a rejection, so that the address also counts the attempt as failed. */
 function begin(send: Send, request: UpstreamRequest): Promise<UpstreamResult> {
@@ -83,6 +147,13 @@ function begin(send: Send, request: UpstreamRequest): Promise<UpstreamResult> {
   } catch (error) {
     return Promise.reject(error)
   }
+}
+
+/** Answers without a caller are everyone's, and those of a user without an organization are that user's. */
+function shareConnections({ caller, match }: Permit, { name, isIsolated }: Upstream): Sharing {
+  const organization = caller?.organization
+  const owner = organization?.id ?? (caller ? `user ${nameUser(caller.principal.user)}` : 'public')
+  return { upstream: name, route: match.route.id, owner, isIsolated }
 }
 
 const cancelledBy =
@@ -188,6 +259,9 @@ function toGatewayError(error: unknown, { networks }: Pick<UpstreamRequest, 'net
   switch (error.fault) {
     case 'timeout':
       return new GatewayError('upstream_timeout', { cause: error })
+    case 'head-too-large':
+      // Without the error of the upstream, which was not asked and must not look as if it had failed.
+      return new GatewayError('forwarded_head_too_large')
     case 'body-too-large':
       return new GatewayError('body_too_large', { cause: error })
     case 'body-malformed':
@@ -198,8 +272,12 @@ function toGatewayError(error: unknown, { networks }: Pick<UpstreamRequest, 'net
       return new GatewayError(networks ? 'cluster_unreachable' : 'upstream_unreachable', { cause: error })
     case 'no-response':
     case 'stale':
-    case 'cancelled':
+    case 'unsent':
       return new GatewayError('upstream_no_response', { cause: error })
+    case 'cancelled':
+      return error.cause === undefined
+        ? new GatewayError('upstream_no_response', { cause: error })
+        : GatewayError.from(error.cause)
     case 'pool-exhausted':
       return new GatewayError('upstream_pool_exhausted', { cause: error })
     case 'protocol-error':

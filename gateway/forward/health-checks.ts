@@ -10,6 +10,7 @@ export type HealthRules = Readonly<{
 }>
 
 export type HealthCheck = Readonly<{
+  name: string
   origins: readonly string[]
   rules: HealthRules
   tls: () => UpstreamRequest['tls']
@@ -17,11 +18,11 @@ export type HealthCheck = Readonly<{
   note: (origin: string, isHealthy: boolean) => void
 }>
 
-export function startHealthChecks({ origins, rules, tls, send, note }: HealthCheck): () => void {
+export function startHealthChecks({ name, origins, rules, tls, send, note }: HealthCheck): () => void {
   const stops = origins.map((origin) => {
     const reach = createThreshold(rules)
     const probe = async (): Promise<void> => {
-      const isGood = await ask(origin, rules, tls(), send)
+      const isGood = await ask(name, origin, rules, tls(), send)
       const isHealthy = isGood === undefined ? undefined : reach(isGood)
       if (isHealthy !== undefined) note(origin, isHealthy)
     }
@@ -49,6 +50,7 @@ export function createThreshold({
  * Whether the whole response came in time with a status of 200 to 299. Undefined if the pool had no free connection.
  */
 async function ask(
+  name: string,
   origin: string,
   rules: HealthRules,
   tls: UpstreamRequest['tls'],
@@ -63,6 +65,7 @@ async function ask(
   try {
     const answer = await send({
       origin,
+      sharing: { upstream: name, route: undefined, owner: 'health', isIsolated: true },
       tls,
       method: 'GET',
       path,

@@ -1,40 +1,56 @@
-import { type Engine, type Send, UpstreamError, type UpstreamResult, usualDnsCacheMs } from './engine.ts'
+import { type Engine, type Send, type Surplus, UpstreamError, type UpstreamResult, usualDnsCacheMs } from './engine.ts'
 import { MemoryBudget } from './memory-budget.ts'
 import { listen } from './server/listen.ts'
+import { readTurns } from './socket/read-turns.ts'
 import { createDnsCache, type DnsCache } from './upstream/dns-cache.ts'
-import { createPool } from './upstream/pool.ts'
+import { ConnectionPool } from './upstream/pool.ts'
+import { DistrustedOrigins } from './upstream/surplus.ts'
 
-export function createEngine(
+export type EngineOptions = Readonly<{
+  maxUpstreamConnections?: number
+  names?: DnsCache
+  clusterNames?: DnsCache
+  heldBytesLimit?: number
+  onSurplus?: (surplus: Surplus) => void
+  monotonicMs?: () => number
+}>
+
+export function createEngine({
   maxUpstreamConnections = Number.POSITIVE_INFINITY,
-  names: DnsCache = createDnsCache({ cacheMs: usualDnsCacheMs }),
+  names = createDnsCache({ cacheMs: usualDnsCacheMs }),
+  clusterNames = names,
   heldBytesLimit = Number.POSITIVE_INFINITY,
-  clusterNames: DnsCache = names,
-): Engine {
+  onSurplus = () => undefined,
+  monotonicMs = () => performance.now(),
+}: EngineOptions = {}): Engine {
   const memory = new MemoryBudget(heldBytesLimit)
-  const { send, countConnections, close } = createSender(maxUpstreamConnections, names, clusterNames)
+  const distrusted = new DistrustedOrigins(onSurplus, monotonicMs)
+  const pool = new ConnectionPool({
+    limit: maxUpstreamConnections,
+    dns: names,
+    clusterDns: clusterNames,
+    distrusted,
+    monotonicMs,
+  })
   return {
     listen: (options, handle) => listen(options, handle, memory),
-    send,
-    readHeldMemory: () => ({ bytes: memory.heldBytes, throttledConnections: memory.countThrottled() }),
-    countUpstreamConnections: countConnections,
-    close,
+    send: createSend(pool),
+    readHeldMemory: () => ({
+      bytes: memory.heldBytes,
+      throttledConnections: memory.countThrottled(),
+      heldReads: readTurns.heldReads,
+    }),
+    countUpstreamConnections: () => pool.count(),
+    countDistrustedOrigins: () => distrusted.size,
+    close: () => pool.close(),
   }
 }
 
-type Sender = Readonly<{
-  send: Send
-  countConnections: () => ReadonlyMap<string, number>
-  close: () => Promise<void>
-}>
-
-function createSender(maxConnections: number, names: DnsCache, clusterNames: DnsCache): Sender {
-  const pool = createPool(maxConnections, names, clusterNames)
-  const send: Send = (request) =>
+const createSend =
+  (pool: ConnectionPool): Send =>
+  (request) =>
     new Promise<UpstreamResult>((resolve, reject) => {
-      const needs = { isFresh: request.isFreshConnection, isForUpgrade: request.asksForWebSocket }
-      const connection = pool.acquire(request, needs)
+      const connection = pool.acquire(request)
       if (connection) connection.begin(request, { resolve, reject })
       else reject(new UpstreamError('pool-exhausted'))
     })
-  return { send, countConnections: pool.count, close: pool.close }
-}

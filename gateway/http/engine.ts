@@ -1,4 +1,5 @@
 import type { PlainCode } from '../errors/gateway-error.ts'
+import type { Awaitable } from '../lib/awaitable.ts'
 import type { Exchange, MemoryAccount, RawHeaders, RequestBody, UpgradedConnection } from './exchange.ts'
 import type { PreparedHeaders } from './prepared-headers.ts'
 import type { UpstreamTls } from './tls/client.ts'
@@ -7,6 +8,7 @@ import type { Networks } from './upstream/networks.ts'
 
 export type { UpstreamTls } from './tls/client.ts'
 export type { Networks } from './upstream/networks.ts'
+export { measureRequestHead } from './upstream/request-head.ts'
 
 export type ListenerOptions = Readonly<{
   host: string
@@ -14,18 +16,26 @@ export type ListenerOptions = Readonly<{
   tls?: ListenerTls | undefined
   /** Time for a request's head to arrive, from its first byte or from the connection's start. */
   headersTimeoutMs: number
+  /** Time between the end of a response and the first byte of the next request. */
+  keepAliveMs: number
   bodyIdleTimeoutMs: number
   minBodyBytesPerSecond: number
+  /** Time for a whole request, with its body, from the same moment as its head. */
+  requestTimeoutMs?: number
   /** Reports WebSocket handshakes as such, instead of as requests like any other. */
   takesHandshakes?: boolean
   /** Time and average rate at which a client must take a waiting response. At a rate of 0 one byte is enough. */
   clientIdleTimeoutMs: number
   minResponseBytesPerSecond: number
   maxConnections: number
+  /** Whether connections that brought no whole request give way to new ones, instead of keeping them out. */
+  displacesIdle?: boolean
   onMalformed: (refusal: MalformedRequest) => void
-  onDropped: (reason: 'limit' | 'stalled' | 'handshake' | 'memory') => void
+  onDropped: (reason: DropReason) => void
   onFault: (error: unknown) => void
 }>
+
+export type DropReason = 'limit' | 'displaced' | 'stalled' | 'handshake' | 'memory'
 
 export type MalformedRequest = Readonly<{
   code: PlainCode
@@ -38,6 +48,8 @@ export type MalformedRequest = Readonly<{
 export type Listener = Readonly<{
   address: Readonly<{ host: string; port: number }>
   countConnections: () => number
+  /** Keeps places for a caller whose message was authentic and new, where idle connections give way. */
+  keepPlacesFor: (address: string) => void
   /**
    * Replaces the certificates of later handshakes; open connections stay. Throws for a certificate that cannot serve,
    * or on plain HTTP.
@@ -57,23 +69,44 @@ export type UpstreamTimeouts = Readonly<{
 
 export type Cancellable = Readonly<{ cancel: () => void }>
 
+/** Which requests may share connections. Those to different upstreams or clusters never do. */
+export type Sharing = Readonly<{
+  /** The upstream's name, or `cluster:` and an id. */
+  upstream: string
+  route: string | undefined
+  /** The organization that gets the answer, or the user without one. Its connections are offered to it first. */
+  owner: number | string
+  /** Whether its connections serve no other owner. */
+  isIsolated: boolean
+}>
+
+/** Makes the lines that may change until the head is written. A retry calls it again. */
+export type PrepareHead = () => Awaitable<PreparedHeaders>
+
 export type UpstreamRequest = Readonly<{
   origin: string
+  sharing?: Sharing
   /** Without it the public authorities are trusted. Another object means other connections. */
   tls?: UpstreamTls | undefined
   networks?: Networks | undefined
   method: string
   path: string
   headers: RawHeaders
-  prepared?: PreparedHeaders
+  /** Called once the connection is open. If it throws or rejects, nothing is written, and that error is the cause. */
+  prepare?: PrepareHead
   body: RequestBody | undefined
   account?: MemoryAccount
   asksForWebSocket: boolean
+  /** The most that the head may have; absent, as much as it has. */
+  headLimitBytes?: number | undefined
   bodyLimitBytes: number
   timeouts: UpstreamTimeouts
   isFreshConnection: boolean
   onCancellable: (request: Cancellable) => void
 }>
+
+/** Whether the message's own framing proved the end of its body, or only the end of its connection (RFC 9112 6.3). */
+export type BodyEnd = 'framed' | 'closed'
 
 /**
  * The receiver of a response body. `data` returns false to pause until `resume` is called. Its chunk is a borrowed
@@ -81,7 +114,7 @@ export type UpstreamRequest = Readonly<{
  */
 export type ResponseSink = Readonly<{
   data: (chunk: Buffer) => boolean
-  end: () => void
+  end: (how: BodyEnd) => void
   fail: (error: UpstreamError) => void
 }>
 
@@ -102,16 +135,19 @@ export type UpstreamResult = UpstreamResponse | UpstreamUpgrade
 
 /**
  * `no-response` is a connection that broke before the first byte of a response. `stale` is the same on a reused
- * connection, which its upstream may have closed meanwhile. `pool-exhausted` means that all permitted connections are
- * busy, and `protocol-error` a response that is malformed or breaks off. With `cancelled` the gateway itself gave up.
+ * connection, which its upstream may have closed meanwhile, and `unsent` on one that broke before the head was written.
+ * `pool-exhausted` means that all permitted connections are busy, and `protocol-error` a response that is malformed or
+ * breaks off. With `head-too-large` nothing was written, and with `cancelled` the gateway itself gave up.
  */
 export type UpstreamFault =
   | 'unreachable'
   | 'no-response'
   | 'stale'
+  | 'unsent'
   | 'pool-exhausted'
   | 'timeout'
   | 'protocol-error'
+  | 'head-too-large'
   | 'body-too-large'
   | 'body-malformed'
   | 'body-timeout'
@@ -127,6 +163,19 @@ export class UpstreamError extends Error {
   }
 }
 
+/** The answers behind which an upstream may send more bytes: those that have no body, and those whose body has ended. */
+export const surplusKinds = ['head', '204', '304', 'body'] as const
+
+export type Surplus = Readonly<{
+  kind: (typeof surplusKinds)[number]
+  origin: string
+  isCluster: boolean
+  upstream: string
+  route: string | undefined
+  /** Whether the origin was believed until now. */
+  isFirst: boolean
+}>
+
 /** Sends a request and resolves when the final head of the answer is in; rejects with an `UpstreamError`. */
 export type Send = (request: UpstreamRequest) => Promise<UpstreamResult>
 
@@ -136,6 +185,8 @@ export type HeldMemory = Readonly<{
   bytes: number
   /** Connections that hold some of it and are read sparingly, because their client or organization holds too much. */
   throttledConnections: number
+  /** Reads of large bodies that waited for a later turn, since the start. */
+  heldReads: number
 }>
 
 export interface Engine {
@@ -143,5 +194,7 @@ export interface Engine {
   readonly send: Send
   readHeldMemory(): HeldMemory
   countUpstreamConnections(): ReadonlyMap<string, number>
+  /** Origins whose connections serve one request each, because they sent bytes beyond an answer. */
+  countDistrustedOrigins(): number
   close(): Promise<void>
 }

@@ -1,8 +1,11 @@
 /** Header lines in the order received: name, value, name, value, … */
 export type RawHeaders = readonly string[]
 
-/** The head of a response. The engine adds framing, `Date` and `Connection` itself. */
-export type ResponseHead = Readonly<{ status: number; reason?: string; headers: RawHeaders }>
+/**
+ * The head of a response. The engine adds framing, `Date` and `Connection` itself; with `isBare` it adds only the lines
+ * without which the client could not find the end of the response, or of the connection.
+ */
+export type ResponseHead = Readonly<{ status: number; reason?: string; headers: RawHeaders; isBare?: boolean }>
 
 export type PassedBytes = Readonly<{ received: number; sent: number }>
 
@@ -12,6 +15,13 @@ export interface RequestBody {
   readonly length: number | undefined
   /** Collects at most `limitBytes`: a larger body throws `body_too_large`, silence throws `request_timeout`. */
   read(limitBytes: number): Promise<Buffer>
+  /**
+   * Waits for the first byte or the end, and consumes neither. Undefined where one is here; rejects with an
+   * `UpstreamError`.
+   */
+  begin(idleMs?: number): Promise<void> | undefined
+  /** Ends the wait of `begin`, if there is one. */
+  cancel(): void
 }
 
 /**
@@ -40,6 +50,8 @@ export interface MemoryAccount {
    * sparingly.
    */
   readonly isThrottled: boolean
+  /** The organization, or the network before it is known. Its reads share a slice of each turn. */
+  readonly owner: string | number
   /** Assigns the bytes to a client, which may speak through a proxy, and once permitted to its organization. */
   fromAddress(address: string): void
   forOrganization(id: number | undefined): void

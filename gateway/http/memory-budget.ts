@@ -145,6 +145,7 @@ export class MemoryBudget {
 
 export const freeAccount: MemoryAccount = {
   isThrottled: false,
+  owner: 'gateway',
   fromAddress: () => undefined,
   forOrganization: () => undefined,
   hold: () => undefined,
@@ -173,6 +174,10 @@ export class ConnectionAccount implements MemoryAccount {
 
   get isThrottled(): boolean {
     return this.#budget.throttles(this)
+  }
+
+  get owner(): string | number {
+    return (this.organization ?? this.network).key
   }
 
   fromAddress(address: string): void {

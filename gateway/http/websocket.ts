@@ -11,13 +11,14 @@ export type HandshakeHead = Readonly<{
   method: string
   httpVersion: string
   headers: Readonly<Partial<Record<string, string>>>
+  hasBody: boolean
 }>
 
 /**
  * Whether a request that llhttp calls an upgrade is a valid handshake. Repeated lines come joined and fail. A request
  * that waits for 100 Continue is not a handshake (RFC 9110 7.8).
  */
-export function isHandshake({ method, httpVersion, headers }: HandshakeHead): boolean {
+export function isHandshake({ method, httpVersion, headers, hasBody }: HandshakeHead): boolean {
   return (
     method === 'GET' &&
     httpVersion === '1.1' &&
@@ -25,13 +26,8 @@ export function isHandshake({ method, httpVersion, headers }: HandshakeHead): bo
     headers['sec-websocket-version'] === '13' &&
     keyPattern.test(headers['sec-websocket-key'] ?? '') &&
     headers.expect === undefined &&
-    !announcesBody({ headers })
+    !hasBody
   )
-}
-
-function announcesBody({ headers }: Pick<HandshakeHead, 'headers'>): boolean {
-  const { 'content-length': length, 'transfer-encoding': encoding } = headers
-  return encoding !== undefined || (length !== undefined && length !== '0')
 }
 
 /**

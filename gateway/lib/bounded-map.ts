@@ -7,8 +7,15 @@ export type BoundedMap<Value extends object> = Readonly<{
   size: () => number
 }>
 
-export function createBoundedMap<Value extends object>(maxEntries: number): BoundedMap<Value> {
-  const entries = new LRUCache<string, Value>({ max: maxEntries })
+/** `weigh` says for how many entries a large value counts. A map that holds nothing else has room for each value. */
+export function createBoundedMap<Value extends object>(
+  maxEntries: number,
+  weigh?: (value: Value) => number,
+): BoundedMap<Value> {
+  const entries = new LRUCache<string, Value>({
+    max: maxEntries,
+    ...(weigh && { maxSize: maxEntries, sizeCalculation: (value) => Math.min(maxEntries, Math.max(1, weigh(value))) }),
+  })
   return {
     get: (key) => entries.get(key),
     set: (key, value) => void entries.set(key, value),

@@ -16,6 +16,7 @@ export type ClusterRules = Readonly<{
   networks: Networks
   cookies: CookieRules
   answers: AnswerRules
+  headLimitBytes?: number | undefined
 }>
 
 export type Locations = Readonly<{
@@ -23,9 +24,18 @@ export type Locations = Readonly<{
   upstreams: ReadonlyMap<string, UpstreamSettings>
   clusterStaleAfterMs: number
   clusters: ClusterRules
-  defaults: Readonly<{ timeouts: Timeouts; bodyLimitBytes: number }>
+  defaults: Defaults
   now: () => Date
 }>
+
+export type Defaults = Readonly<{
+  timeouts: Omit<Timeouts, 'firstByteMs'> & Readonly<{ firstByteMs?: number | undefined }>
+  bodyLimitBytes: number
+}>
+
+/** A model answers whole after minutes, and official SDKs wait ten. */
+const modelFirstByteMs = 600_000
+const usualFirstByteMs = 60_000
 
 const none: ReadonlySet<string> = new Set()
 
@@ -54,7 +64,18 @@ export const createLocate = (locations: Locations): Locate => {
 
 function describeUpstream(settings: UpstreamSettings, permit: Permit, clientHost: string, limits: Limits): Upstream {
   const { route, target } = permit.match
-  const { name, origin, balancer, preservesHost, passedOverrides, cookies, answers, isBound } = settings
+  const {
+    name,
+    origin,
+    balancer,
+    preservesHost,
+    passedOverrides,
+    cookies,
+    answers,
+    isBound,
+    isIsolated,
+    headLimitBytes,
+  } = settings
   const tls = settings.tls?.()
   const { timeouts, bodyLimitBytes } = limits
   const host = preservesHost ? clientHost : undefined
@@ -78,7 +99,9 @@ function describeUpstream(settings: UpstreamSettings, permit: Permit, clientHost
     cookies,
     answers,
     isBound,
+    isIsolated,
     timeouts,
+    headLimitBytes,
     bodyLimitBytes,
   }
 }
@@ -97,6 +120,9 @@ function describeCluster(cluster: ClusterRecord, permit: Permit, clusters: Clust
     cookies: clusters.cookies,
     answers: clusters.answers,
     isBound: false,
+    // A cluster has connections of its own, and one organization.
+    isIsolated: false,
+    headLimitBytes: clusters.headLimitBytes,
     ...limits,
   }
 }
@@ -104,12 +130,16 @@ function describeCluster(cluster: ClusterRecord, permit: Permit, clusters: Clust
 type Limits = Pick<Upstream, 'timeouts' | 'bodyLimitBytes'>
 
 /** Shared by all requests of a route, because requests may last for hours. */
-function rememberLimits(defaults: Limits): (route: Route) => Limits {
+function rememberLimits({ timeouts, bodyLimitBytes }: Defaults): (route: Route) => Limits {
   const known = new WeakMap<Route, Limits>()
   return (route) => {
     const limits = known.get(route) ?? {
-      timeouts: { ...defaults.timeouts, ...route.timeouts },
-      bodyLimitBytes: route.bodyLimitBytes ?? defaults.bodyLimitBytes,
+      timeouts: {
+        ...timeouts,
+        firstByteMs: timeouts.firstByteMs ?? (route.surface === 'model' ? modelFirstByteMs : usualFirstByteMs),
+        ...route.timeouts,
+      },
+      bodyLimitBytes: route.bodyLimitBytes ?? bodyLimitBytes,
     }
     known.set(route, limits)
     return limits
@@ -122,9 +152,9 @@ async function findCluster(permit: Permit, param: string, locations: Locations):
   const id = parseId(permit.match.params.get(param) ?? '')
   const since = aliveSince(locations.now(), locations.clusterStaleAfterMs)
   if (id === undefined) throw new GatewayError('resource_id_malformed')
-  const cluster = await locations.directory.findCluster(id, since)
+  const cluster = await locations.directory.findCluster(id, since, organization.id)
   if (!cluster) throw new GatewayError('cluster_unknown')
-  if (cluster.organizationId !== organization.id) throw new GatewayError('cluster_foreign')
+  if (cluster === 'foreign' || cluster.organizationId !== organization.id) throw new GatewayError('cluster_foreign')
   const state = judgeCluster(cluster, since)
   switch (state) {
     case 'active':

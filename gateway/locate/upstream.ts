@@ -20,9 +20,21 @@ export type Upstream = Readonly<{
   cookies: CookieRules
   answers: AnswerRules
   isBound: boolean
+  isIsolated: boolean
   timeouts: Timeouts
+  /** The most that a head may have as it is forwarded; absent, as much as it has. */
+  headLimitBytes?: number | undefined
   bodyLimitBytes: number
 }>
+
+/** Whether both describe one request. The rest is configured for the upstream of that name. */
+export const isSameRequest = (left: Upstream, right: Upstream): boolean =>
+  left.name === right.name &&
+  left.origin === right.origin &&
+  left.path === right.path &&
+  left.strippedPrefix === right.strippedPrefix &&
+  left.host === right.host &&
+  left.forwardsCredentials === right.forwardsCredentials
 
 export type UpstreamSettings = Readonly<{
   name: string
@@ -35,6 +47,9 @@ export type UpstreamSettings = Readonly<{
   cookies: CookieRules
   answers: AnswerRules
   isBound: boolean
+  /** Whether organizations share none of its connections. */
+  isIsolated: boolean
+  headLimitBytes?: number | undefined
 }>
 
 export type AnswerRules = Readonly<{

@@ -2,7 +2,7 @@ import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
 import type { StreamFailureCode } from '../errors/stream-failure.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { describeBug, describeError, type LogFields } from './log/log.ts'
-import { redact } from './log/redact.ts'
+import { redactPath } from './log/redact.ts'
 
 /** Only the fields of the line: a stream holds them until it ends, and there may be thousands. */
 export type AccessLogFacts = {
@@ -85,7 +85,7 @@ export function composeEntry(
 }
 
 const cutPath = (path: string | undefined): string | undefined =>
-  path === undefined ? undefined : redact(path).slice(0, pathLimit)
+  path === undefined ? undefined : redactPath(path).slice(0, pathLimit)
 
 const describe = (code: RefusalCode | StreamFailureCode, error: unknown): LogFields =>
   code === 'internal' || code === 'internal_error'

@@ -16,8 +16,9 @@ import type { Resource } from '../resolve/resource.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { type AccessLogFacts, composeEntry, isBug, noFacts } from './access-log-entry.ts'
 import type { AskingProgram, AuditedDecision, AuditedListener } from './audit/line.ts'
+import type { NoteUnreadableChain } from './chain-warnings.ts'
 import type { Log } from './log/log.ts'
-import { redact } from './log/redact.ts'
+import { redactPath } from './log/redact.ts'
 import type { Metrics } from './metrics/metrics.ts'
 
 export type DecidingHeaders = OrganizationHeaders & Pick<RequestHeaders, 'passing'>
@@ -46,6 +47,8 @@ export type RequestRecord = RequestObserver &
     surface: Surface
     noteAccessEnd: (code: AccessEndCode, cause: unknown) => void
     onEvaluator: (name: string, organizationId: number | undefined) => void
+    /** A preflight is permitted without a route and a caller, which the audit says. */
+    notePreflight: () => void
     describeOpening: () => RecordedOpening
     /** The decision for the audit, if `isOn`; undefined after the first call. */
     takeDecision: (isOn: boolean, status: number | undefined, error?: GatewayError) => AuditedDecision | undefined
@@ -67,6 +70,7 @@ type Findings = {
   principal?: Principal
   evaluator?: AskingProgram
   organization?: Organization | undefined
+  isPreflight?: true
 }
 
 const pathLimit = 256
@@ -90,6 +94,7 @@ type RecordDependencies = Readonly<{
   now: () => Date
   monotonicMs: () => number
   onRequestEnd?: (request: EndedRequest) => void
+  onUnreadableChain?: NoteUnreadableChain
 }>
 
 export const createRecords =
@@ -123,6 +128,7 @@ class FactRecord implements RequestRecord {
 
   onClient(client: Client): void {
     this.#facts.clientAddress = client.address
+    if (client.unreadableChain) this.#dependencies.onUnreadableChain?.(client.unreadableChain.peer, client.address)
   }
 
   onTarget(target: RequestTarget): void {
@@ -155,6 +161,10 @@ class FactRecord implements RequestRecord {
   }
 
   onResource(): void {}
+
+  notePreflight(): void {
+    if (this.#findings) this.#findings.isPreflight = true
+  }
 
   onAllowed(): void {
     this.#facts.reason = 'allowed'
@@ -198,7 +208,7 @@ class FactRecord implements RequestRecord {
 
   describeOpening(): RecordedOpening {
     const { clientAddress = this.#exchange.peerAddress, path, route } = this.#facts
-    return { requestId: this.#requestId, clientAddress, path: path && redact(path).slice(0, pathLimit), route }
+    return { requestId: this.#requestId, clientAddress, path: path && redactPath(path).slice(0, pathLimit), route }
   }
 
   takeDecision(isOn: boolean, status: number | undefined, error?: GatewayError): AuditedDecision | undefined {
@@ -248,7 +258,7 @@ type Verdict = Pick<AuditedDecision, 'time' | 'requestId' | 'listener' | 'status
 function composeDecision(
   exchange: Exchange,
   { clientAddress, route, upstreamPath }: AccessLogFacts,
-  { target, principal, evaluator, organization }: Findings,
+  { target, principal, evaluator, organization, isPreflight }: Findings,
   verdict: Verdict,
 ): AuditedDecision {
   return {
@@ -257,6 +267,7 @@ function composeDecision(
     principal,
     evaluator,
     organization,
+    ...(isPreflight && { isPreflight }),
     route,
     method: target?.method ?? (verdict.listener === 'public' ? exchange.method : undefined),
     path: target?.path,

@@ -73,7 +73,6 @@ class StageTimings implements RequestObserver {
   }
 
   onSettled(): void {
-    if (this.#current === place.pin) this.#end(place.pin)
     this.#current = undefined
     this.#next.onSettled()
   }
@@ -106,6 +105,7 @@ class StageTimings implements RequestObserver {
     const nowMs = monotonicMs()
     observers[stage]?.(nowMs - this.#sinceMs)
     this.#sinceMs = nowMs
-    this.#current = stage + 1 < stages.length ? stage + 1 : undefined
+    // The time of a signature is measured where it is made: a head may be written long after the stages before.
+    this.#current = stage + 1 < place.pin ? stage + 1 : undefined
   }
 }

@@ -1,4 +1,6 @@
+import type { StreamRules } from '../errors/surface.ts'
 import type { RouteContent } from './file.ts'
+import { wildcardDomain } from './host.ts'
 import type { KnownUpstreams } from './known-upstreams.ts'
 import { suggestName } from './near-name.ts'
 import { compileRewrite } from './path-rewrite.ts'
@@ -46,11 +48,11 @@ export function compileRoute(
   const rateLimit = readRateLimit(row, rateLimits, refuse)
   checkPublic(row, refuse)
   checkOwned(row, refuse)
-  if (row.stream !== undefined && row.surface !== 'model')
-    refuse(['stream'], `only routes of the model surface may have "stream", not "${row.surface}"`)
+  const stream = readStream(row, refuse)
   if (row.keepAlive === false && row.surface === 'model')
     refuse(['keepAlive'], 'event streams of the model surface are always kept open; remove "keepAlive"')
-  checkParam(row.organization?.param, ['organization', 'param'], names, refuse)
+  checkHost(row, refuse)
+  checkOrganization(row, names, refuse)
   const resource = readResource(row, resources, names, refuse)
   checkUnguarded(row, resource, names, refuse)
   checkParam(row.decision?.resource?.param, ['decision', 'resource', 'param'], names, refuse)
@@ -64,13 +66,14 @@ export function compileRoute(
     path: row.match.path,
     methods: expandMethods(row.match.methods ?? methods),
     surface: row.surface,
-    stream: row.stream,
+    stream,
     isPublic: row.access === 'public',
     destination,
     rewrite,
     role,
     ability: row.require?.ability,
     organizationParam: row.organization?.param,
+    hostLabel: row.organization?.hostLabel,
     resource,
     unguarded: new Map(Object.entries(row.unguarded ?? {})),
     questions,
@@ -87,6 +90,15 @@ export function compileRoute(
 const expandMethods = (listed: readonly Method[]): ReadonlySet<Method> =>
   new Set(listed.includes('GET') ? [...listed, 'HEAD'] : listed)
 
+function readStream({ stream, surface }: RouteContent, refuse: Report): StreamRules | undefined {
+  if (stream === undefined) return undefined
+  if (surface !== 'model') refuse(['stream'], `only routes of the model surface may have "stream", not "${surface}"`)
+  const { kind, end = 'marker' } = typeof stream === 'string' ? { kind: stream } : stream
+  if (end === 'finishReason' && kind !== 'chat')
+    refuse(['stream', 'end'], 'only chat has choices with a finish_reason; make the kind chat, or remove "end"')
+  return { kind, end }
+}
+
 function readParamNames(row: RouteContent, refuse: Report): ReadonlySet<string> {
   try {
     return new Set(
@@ -98,6 +110,23 @@ function readParamNames(row: RouteContent, refuse: Report): ReadonlySet<string> 
     refuse(['match', 'path'], (error as Error).message)
     return new Set()
   }
+}
+
+/** A domain that ends in a number would be that of an IPv4 address (URL Standard 3.5). */
+function checkHost({ match: { host = '' } }: RouteContent, refuse: Report): void {
+  const domain = wildcardDomain(host)
+  if (domain !== undefined && /(?:^|\.)(?:\d+|0x[0-9a-f]*)$/.test(domain))
+    refuse(['match', 'host'], `"${host}" would be addresses; write a wildcard before a domain name`)
+}
+
+function checkOrganization({ organization, match }: RouteContent, names: ReadonlySet<string>, refuse: Report): void {
+  if (!organization) return
+  const { param, hostLabel } = organization
+  if ((param === undefined) === (hostLabel === undefined))
+    refuse(['organization'], 'must have exactly one of param and hostLabel')
+  checkParam(param, ['organization', 'param'], names, refuse)
+  if (hostLabel !== undefined && wildcardDomain(match.host ?? '') === undefined)
+    refuse(['organization', 'hostLabel'], 'needs a wildcard in "match.host", such as "*.app.example": no label is free')
 }
 
 function readDestination(

@@ -1,4 +1,4 @@
-import type { StreamKind, Surface } from '../errors/surface.ts'
+import type { StreamKind, StreamRules, Surface } from '../errors/surface.ts'
 import type { Problem } from './configuration-error.ts'
 import type { Path } from './document.ts'
 import type { RateLimitContent } from './rate-limit.ts'
@@ -41,7 +41,7 @@ export type RouteContent = Readonly<{
   id: string
   match: Readonly<{ methods?: readonly Method[]; path: string; host?: string }>
   surface: Surface
-  stream?: StreamKind
+  stream?: StreamKind | (Pick<StreamRules, 'kind'> & Partial<StreamRules>)
   access?: 'authenticated' | 'public'
   upstream?: string
   stripPrefix?: string
@@ -49,7 +49,7 @@ export type RouteContent = Readonly<{
   cluster?: Readonly<{ param: string }>
   answer?: AnswerName
   require?: Readonly<{ role?: string; ability?: string }>
-  organization?: Readonly<{ param: string }>
+  organization?: Readonly<{ param?: string; hostLabel?: 'slug' }>
   resource?: Readonly<{
     kind: string
     param?: string

@@ -44,7 +44,7 @@ function compileWhole(
   try {
     const written = path.slice(1).split('/')
     const parts = parsePattern(path).map((segment, index): Part => {
-      if (segment.kind === 'literal') return toText(readText(written[index] ?? ''))
+      if (segment.kind === 'literal') return toText(readText(written[index] ?? '', pattern))
       const from = pattern.findIndex((other) => isSame(other, segment))
       if (from < 0) throw new Error(`"${written[index]}" is not in the path of the route`)
       return segment.kind === 'rest' ? { kind: 'rest', from } : { kind: 'segment', index: from }
@@ -86,7 +86,10 @@ const isSame = (one: PatternSegment, other: PatternSegment): boolean =>
 /** Read alike by all servers: no escape, no path parameter, and no name of dots alone. */
 const plainText = /^(?!\.+$)[A-Za-z0-9._~!$&'()+,=@:-]+$/
 
-function readText(text: string): string {
+function readText(text: string, pattern: readonly PatternSegment[]): string {
+  // It would reach the backend as it stands. `models:predict`, which names no parameter, is a path like any other.
+  const named = pattern.find((segment) => segment.kind === 'param' && text.includes(`:${segment.name}`))
+  if (named) throw new Error(`"${text}" has a parameter behind other text; a parameter is a whole segment`)
   if (text !== '' && !plainText.test(text)) throw new Error(`"${text}" has a sign that servers read in several ways`)
   return text
 }

@@ -1,3 +1,4 @@
+import { coversHost, wildcardDomain } from './host.ts'
 import { type PatternSegment, parsePattern, type Route } from './route.ts'
 
 export type Step = Readonly<{ text: string; isNamed: boolean }>
@@ -27,13 +28,21 @@ export function divideRequests(
   taken: readonly string[] = [],
 ): readonly Region[] {
   const hosts = new Set(rows.map(({ host }) => host))
-  const otherHost = chooseText([...hosts], 'other.example')
   const named = rows.flatMap(({ pattern }) => pattern.flatMap((part) => (part.kind === 'literal' ? part.text : [])))
   const other: Step = { text: chooseText([...named, ...taken], 'other'), isNamed: false }
   return [...new Set([undefined, ...hosts])].flatMap((host) => {
-    const patterns = rows.filter((row) => row.host === undefined || row.host === host).map(({ pattern }) => pattern)
-    return follow(patterns, [], other).map((paths): Region => ({ host, exampleHost: host ?? otherHost, ...paths }))
+    // A policy without the exact host serves it by the wildcard.
+    const patterns = rows.filter((row) => coversHost(row.host, host)).map(({ pattern }) => pattern)
+    const exampleHost = chooseHost(host, hosts)
+    return follow(patterns, [], other).map((paths): Region => ({ host, exampleHost, ...paths }))
   })
+}
+
+function chooseHost(host: string | undefined, hosts: ReadonlySet<string | undefined>): string {
+  let domain = host === undefined ? 'example' : wildcardDomain(host)
+  if (domain === undefined) return host ?? ''
+  while (host === undefined && hosts.has(`*.${domain}`)) domain = `other.${domain}`
+  return chooseText([...hosts], `other.${domain}`)
 }
 
 const slash: Step = { text: '', isNamed: true }

@@ -1,3 +1,4 @@
+import { domainOf, wildcardDomain } from './host.ts'
 import { type Method, methods, parsePattern, type Route } from './route.ts'
 
 export type RouteTrie = Readonly<{
@@ -5,7 +6,17 @@ export type RouteTrie = Readonly<{
   mostSegments: number
 }>
 
-export type RouteRow = Readonly<{ route: Route; names: readonly string[] }>
+export type RouteRow = Readonly<{
+  route: Route
+  names: readonly string[]
+  /** Whether the route is that of `/*`, at a path whose own routes have no OPTIONS. */
+  isWidest?: true
+}>
+
+export type TrieTerms = Readonly<{
+  /** Whether a public `OPTIONS /*` serves the paths of other routes, too. With `cors` the gateway answers there. */
+  widensOptions: boolean
+}>
 
 export type Found = Readonly<{
   rows: ReadonlyMap<Method, RouteRow>
@@ -23,22 +34,30 @@ type Node = {
 /**
  * The path chooses first, segment by segment from the left, and the method last. At each segment literals go before
  * parameters, and parameters before the wildcard. So a wider pattern never serves a path that a more specific one
- * matches.
+ * matches. An exact host goes before a wildcard, which then serves none of its paths.
  */
-export function buildTrie(routes: readonly Route[]): RouteTrie {
+export function buildTrie(routes: readonly Route[], { widensOptions }: TrieTerms): RouteTrie {
   const anyHost = newNode()
   const hosts = new Map<string, Node>()
+  const domains = new Map<string, Node>()
   let mostSegments = 1
   for (const route of routes) {
     let root = anyHost
     if (route.host !== undefined) {
-      root = hosts.get(route.host) ?? newNode()
-      hosts.set(route.host, root)
+      const domain = wildcardDomain(route.host)
+      const [roots, name] = domain === undefined ? [hosts, route.host] : [domains, domain]
+      root = roots.get(name) ?? newNode()
+      roots.set(name, root)
     }
     mostSegments = Math.max(mostSegments, 1 + insert(root, route))
   }
+  if (widensOptions)
+    for (const root of [anyHost, ...hosts.values(), ...domains.values()]) {
+      const row = (root.restRows?.has('OPTIONS') ? root : anyHost).restRows?.get('OPTIONS')
+      if (row && namesOptions(row.route)) widenOptions(root, { ...row, isWidest: true })
+    }
   const find: RouteTrie['find'] = (segments, host) => {
-    const own = host === undefined ? undefined : hosts.get(host)
+    const own = host === undefined ? undefined : (hosts.get(host) ?? domains.get(domainOf(host) ?? ''))
     return (own && findBelow(own, segments, 0, [])) ?? findBelow(anyHost, segments, 0, [])
   }
   return { find, mostSegments }
@@ -69,6 +88,21 @@ function insert(root: Node, route: Route): number {
   const row = { route, names }
   for (const method of route.methods) rows.set(method, row)
   return segments.length
+}
+
+/**
+ * A route of all methods, such as a web site's, does not name OPTIONS: it opens no path of others. A guarded route would
+ * only turn the 405 of a preflight, which has no credential, into a 401.
+ */
+const namesOptions = ({ isPublic, methods: { size } }: Route): boolean => isPublic && size < methods.length
+
+/** A nearer wildcard with an OPTIONS of its own keeps it off: that route may be guarded. */
+function widenOptions(node: Node, row: RouteRow): void {
+  const nearer = node.restRows?.get('OPTIONS')
+  if (nearer && nearer.route !== row.route) return
+  for (const rows of [node.rows, node.restRows]) if (rows && !rows.has('OPTIONS')) rows.set('OPTIONS', row)
+  for (const child of node.literals.values()) widenOptions(child, row)
+  if (node.param) widenOptions(node.param, row)
 }
 
 function findBelow(

@@ -1,4 +1,4 @@
-import type { StreamKind, Surface } from '../errors/surface.ts'
+import type { StreamRules, Surface } from '../errors/surface.ts'
 import type { RateLimit } from './rate-limit.ts'
 import type { ResourceKind } from './resource-kind.ts'
 import type { OrganizationRole } from './role.ts'
@@ -64,17 +64,20 @@ export type PathRewrite = Readonly<{
 export type Route = Readonly<{
   id: string
   source: string
+  /** A host name, or a domain under a wildcard label. */
   host: string | undefined
   path: string
   methods: ReadonlySet<Method>
   surface: Surface
-  stream: StreamKind | undefined
+  stream: StreamRules | undefined
   isPublic: boolean
   destination: Destination
   rewrite: PathRewrite | undefined
   role: OrganizationRole | undefined
   ability: string | undefined
   organizationParam: string | undefined
+  /** The name of an organization that the label of a wildcard host is. */
+  hostLabel: 'slug' | undefined
   resource: GuardedResource | undefined
   unguarded: ReadonlyMap<string, string>
   questions: readonly PdpQuestion[]

@@ -41,6 +41,7 @@ function nameQuestion(route: Route, { pdp, action, about }: PdpQuestion, placeOf
  */
 const isSamePlace = (route: Route, other: Route, placeOf: PlaceOf): boolean =>
   nameParams(route, [route.organizationParam], placeOf) === nameParams(other, [other.organizationParam], placeOf) &&
+  route.hostLabel === other.hostLabel &&
   (opensPublicAgents(other) || !opensPublicAgents(route)) &&
   nameParams(route, listParams(route.resource), placeOf) === nameParams(other, listParams(other.resource), placeOf) &&
   isSameKind(route.resource, other.resource)

@@ -1,3 +1,4 @@
+import { listValuePlaces, type ValuePlace } from './deciding-values.ts'
 import { chooseText, divideRequests } from './regions.ts'
 import { methods, type PatternSegment, parsePattern, type Route } from './route.ts'
 import { buildTrie, type Found, type RouteTrie, rowFor } from './route-trie.ts'
@@ -8,6 +9,8 @@ export type Claim = Readonly<{ route: Route; path: readonly string[] }>
 export type UpstreamPaths = Readonly<{
   isContested: (route: Route) => boolean
   findClaims: (route: Route, segments: readonly string[], method: string) => readonly Claim[]
+  /** Values that the route judges and its upstream gets. Empty where no path is rewritten. */
+  findValues: (route: Route) => readonly ValuePlace[]
   mostSegments: number
 }>
 
@@ -18,18 +21,26 @@ type Pattern = readonly PatternSegment[]
 type Place = Readonly<{ images: readonly Image[]; root: Node }>
 
 export function indexUpstreamPaths(routes: readonly Route[], trie: RouteTrie): UpstreamPaths {
-  const { places, text } = readPlaces(routes)
+  const { places, text } = readPlaces(routes, 1)
+  const values = new Map(
+    [...places.values()].flatMap(({ images }) =>
+      images.map(({ route }) => [route, listValuePlaces(route, pathAtUpstream(route))] as const),
+    ),
+  )
   const lengths = [...places.values()].flatMap(({ images }) => images.map(({ pattern }) => pattern.length))
   const contested = new Set([...places.values()].flatMap(listContested))
   return {
     isContested: (route) => contested.has(route),
     findClaims: (route, segments, method) => {
-      const place = places.get(nameOf(route))
+      const place = places.get(nameUpstream(route))
       return place ? claimsFor(listOrigins(place, segments, trie, text), method) : []
     },
+    findValues: (route) => values.get(route) ?? none,
     mostSegments: trie.mostSegments + Math.max(0, ...lengths),
   }
 }
+
+const none: readonly ValuePlace[] = []
 
 const mostCompared = 64
 
@@ -51,9 +62,9 @@ const requiresAlike: IsAlike = (one, other) => isAtLeast(one, other) && isAtLeas
 
 /** Upstream paths that two paths of clients lead to under different requirements, once for each pair of routes. */
 export function findCollisions(routes: readonly Route[], isAlike = requiresAlike): readonly Collision[] {
-  const { places, text, literals } = readPlaces(routes)
+  const { places, text, literals } = readPlaces(routes, 2)
   if (places.size === 0) return []
-  const trie = buildTrie(routes)
+  const trie = buildTrie(routes, { widensOptions: false })
   const collisions = new Map<string, Collision>()
   for (const place of places.values())
     for (const { steps } of divideRequests(
@@ -117,25 +128,26 @@ export const isAtLeast = (route: Route, other: Route): boolean =>
     return place < 0 ? 'left out' : place
   })
 
-function readPlaces(routes: readonly Route[]) {
+/** A path that one route alone leads to collides with none. */
+function readPlaces(routes: readonly Route[], fewestImages: 1 | 2) {
   const images = new Map<string, Image[]>()
-  for (const route of routes) if (pathAt(route) !== route.path) images.set(nameOf(route), [])
+  for (const route of routes) if (pathAtUpstream(route) !== route.path) images.set(nameUpstream(route), [])
   for (const route of routes)
     images
-      .get(nameOf(route))
-      ?.push({ route, match: parsePattern(route.path), pattern: foldPattern(parsePattern(pathAt(route))) })
+      .get(nameUpstream(route))
+      ?.push({ route, match: parsePattern(route.path), pattern: foldPattern(parsePattern(pathAtUpstream(route))) })
   const literals = routes.flatMap(({ path }) =>
     parsePattern(path).flatMap((segment) => (segment.kind === 'literal' ? segment.text : [])),
   )
-  const mixed = [...images].filter(([, all]) => all.length > 1)
+  const mixed = [...images].filter(([, all]) => all.length >= fewestImages)
   const places = new Map(mixed.map(([name, all]): [string, Place] => [name, { images: all, root: plant(all) }]))
   return { places, literals, text: chooseText(literals, 'other') }
 }
 
-const pathAt = ({ destination, rewrite, path }: Route): string =>
+export const pathAtUpstream = ({ destination, rewrite, path }: Route): string =>
   destination.kind === 'cluster' ? '/*' : (rewrite?.path ?? path)
 
-function nameOf({ destination }: Route): string {
+export function nameUpstream({ destination }: Route): string {
   if (destination.kind === 'upstream') return `upstream ${destination.place ?? destination.name}`
   return destination.kind
 }

@@ -1,15 +1,33 @@
 import type { RawHeaders } from '../http/exchange.ts'
 import { trimBlanks } from '../lib/trim-blanks.ts'
 
-export type CredentialPlaces = Readonly<{ cookies: ReadonlySet<string>; subprotocol: boolean }>
-
-export type CarriedCredentials = Readonly<{
-  cookies: readonly Readonly<{ name: string; value: string }>[]
-  subprotocols: readonly string[]
-  hasOtherSubprotocol: boolean
+export type CredentialPlaces = Readonly<{
+  cookies: ReadonlySet<string>
+  subprotocol: boolean
+  /** Names in lower case, with no other signs than letters, digits and hyphens. */
+  headers: ReadonlySet<string>
 }>
 
-export const noCarriedCredentials: CarriedCredentials = { cookies: [], subprotocols: [], hasOtherSubprotocol: false }
+type Named = Readonly<{ name: string; value: string }>
+
+export type CarriedCredentials = Readonly<{
+  cookies: readonly Named[]
+  subprotocols: readonly string[]
+  hasOtherSubprotocol: boolean
+  /** The lines of headers that a proxy in front sets. */
+  ambient: readonly Named[]
+}>
+
+export const noCarriedCredentials: CarriedCredentials = {
+  cookies: [],
+  subprotocols: [],
+  hasOtherSubprotocol: false,
+  ambient: [],
+}
+
+/** A scheme with its text, such as an ingress' Basic. Any other value is a credential of the caller that went wrong. */
+export const isOfOtherScheme = (authorization: string): boolean =>
+  /^(?!bearer )[!#$%&'*+.^_`|~\w-]+ +[^ ]/i.test(authorization)
 
 const subprotocolPrefix = 'bearer.jwt.'
 
@@ -21,6 +39,7 @@ export function takeCredentials(
   const passing: string[] = []
   const cookies: { name: string; value: string }[] = []
   const subprotocols: string[] = []
+  const ambient: Named[] = []
   let hasOtherSubprotocol = false
   const keepCookie = (pair: string): boolean => {
     const [written = ''] = pair.split('=', 1)
@@ -38,10 +57,14 @@ export function takeCredentials(
   for (let index = 0; index < lines.length; index += 2) {
     const name = lines[index] ?? ''
     const value = lines[index + 1] ?? ''
-    const kept = keepParts(name.toLowerCase(), value, keepCookie, keepSubprotocol)
+    const exact = name.toLowerCase()
+    if (places.headers.has(exact)) ambient.push({ name: exact, value })
+    // A backend may read an alias as the header (CGI), so it is dropped, and never read.
+    if (places.headers.size > 0 && places.headers.has(exact.replace(/[^a-z0-9]/g, '-'))) continue
+    const kept = keepParts(exact, value, keepCookie, keepSubprotocol)
     if (kept !== undefined) passing.push(name, kept)
   }
-  return { passing, carried: { cookies, subprotocols, hasOtherSubprotocol } }
+  return { passing, carried: { cookies, subprotocols, hasOtherSubprotocol, ambient } }
 }
 
 type Keep = (part: string) => boolean

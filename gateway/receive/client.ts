@@ -1,6 +1,7 @@
-import { BlockList, isIP } from 'node:net'
+import { BlockList, isIP, isIPv4, isIPv6, SocketAddress } from 'node:net'
 import type { Exchange } from '../http/exchange.ts'
 import { ownText } from '../lib/own-text.ts'
+import { trimBlanks } from '../lib/trim-blanks.ts'
 import { type ForwardedHeaders, isHost, type RequestHeaders } from './headers.ts'
 
 export type Client = Readonly<{
@@ -10,6 +11,8 @@ export type Client = Readonly<{
   forwardedFor: string
   proto: string
   host: string
+  /** Present if an item ended the chain because it is not an address. */
+  unreadableChain?: Readonly<{ peer: string }>
 }>
 
 export type TrustedProxies = (address: string) => boolean
@@ -48,21 +51,64 @@ const plainAddress = (address: string): string => (address.startsWith('::ffff:')
 
 /** Trusts the chain from its right end, up to and with the first address that is not a trusted proxy. */
 function readChain(forwarded: ForwardedHeaders, peer: string, isTrusted: TrustedProxies) {
-  const chain = forwarded.for.flatMap((line) => line.split(',')).map((part) => plainAddress(part.trim()))
+  // A line without text is a proxy that knows of no chain.
+  const items = forwarded.for.filter((line) => trimBlanks(line) !== '').flatMap((line) => line.split(','))
   const believed: string[] = [peer]
-  for (const address of chain.reverse()) {
-    if (isIP(address) === 0) break
-    believed.push(address)
-    if (!isTrusted(address)) break
+  let isUnreadable = false
+  for (const item of items.reverse()) {
+    const address = readAddress(trimBlanks(item))
+    // All further left is the word of an unknown hop, so it must not be reached by leaving this item out.
+    if (address === undefined) isUnreadable = true
+    else believed.push(address)
+    if (address === undefined || !isTrusted(address)) break
   }
-  return { address: ownText(believed.at(-1) ?? peer), forwardedFor: believed.reverse().join(', ') }
+  return {
+    address: ownText(believed.at(-1) ?? peer),
+    forwardedFor: believed.reverse().join(', '),
+    ...(isUnreadable && { unreadableChain: { peer } }),
+  }
+}
+
+// Azure Application Gateway writes `address:port`, IIS ARR `[address]:port`, others brackets alone.
+const withPort = /^(?:([\d.]+)|\[([^\]]*)\])(?::(\d{1,5}))?$/
+
+/**
+ * The address of one item, in its usual spelling and without its port; undefined for any other text. The other forms of
+ * RFC 7239 (`unknown`, `_hidden`, quotes) name no address. A zone has a meaning on its own machine alone.
+ */
+export function readAddress(item: string): string | undefined {
+  if (isIPv4(item)) return item
+  const [, plain, bracketed, port] = withPort.exec(item) ?? []
+  if (Number(port ?? 0) > 65_535) return undefined
+  if (plain !== undefined) return isIPv4(plain) ? plain : undefined
+  const address = bracketed ?? item
+  if (!isIPv6(address) || address.includes('%')) return undefined
+  // One spelling for each address: a mapped one in hexadecimal must meet the same rules as its IPv4 address.
+  return plainAddress(new SocketAddress({ address, family: 'ipv6' }).address)
 }
 
 function readOrigin(forwarded: ForwardedHeaders, own: Readonly<{ proto: string; host: string }>) {
-  const [proto] = forwarded.proto
+  const proto = readScheme(forwarded.proto.join(','))
   const [host] = forwarded.host
   return {
-    proto: forwarded.proto.length === 1 && (proto === 'http' || proto === 'https') ? proto : own.proto,
+    proto: proto ?? own.proto,
     host: forwarded.host.length === 1 && host !== undefined && isHost(host) ? host : own.host,
   }
+}
+
+/** Traefik writes the scheme of a WebSocket. */
+const schemes: ReadonlyMap<string, 'http' | 'https'> = new Map([
+  ['http', 'http'],
+  ['https', 'https'],
+  ['ws', 'http'],
+  ['wss', 'https'],
+])
+
+/**
+ * The scheme that X-Forwarded-Proto names, in any case (RFC 3986 3.1); undefined for any other text. Each proxy of a
+ * chain may add an item. Which of them trusted proxies wrote is unknown, so items that differ name none.
+ */
+export function readScheme(line: string): 'http' | 'https' | undefined {
+  const [first, ...others] = line.split(',').map((item) => schemes.get(trimBlanks(item).toLowerCase()))
+  return others.every((other) => other === first) ? first : undefined
 }

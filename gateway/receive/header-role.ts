@@ -77,3 +77,23 @@ function findRole(name: string): HeaderRole {
   if (dropped.has(canonical) || droppedPrefixes.some((prefix) => canonical.startsWith(prefix))) return drop
   return mayOverride(canonical) ? override : pass
 }
+
+/**
+ * Names that HTTP, browsers, agents or tracing fill (IANA's registry of field names). A stage, a backend or a cache gives
+ * them a meaning, or a page of another site may set them.
+ */
+const filled = new Set([
+  ...['accept', 'age', 'allow', 'alt-used', 'b3', 'baggage', 'cache-control', 'cdn-loop', 'client-cert'],
+  ...['client-cert-chain', 'cookie2', 'date', 'depth', 'destination', 'digest', 'dnt', 'dpop', 'early-data'],
+  ...['etag', 'from', 'idempotency-key', 'if', 'last-event-id', 'last-modified', 'link', 'location'],
+  ...['lock-token', 'max-forwards', 'origin', 'overwrite', 'pragma', 'prefer', 'priority', 'range', 'referer'],
+  ...['retry-after', 'save-data', 'server', 'service-worker', 'set-cookie', 'signature', 'signature-input'],
+  ...['timeout', 'upgrade-insecure-requests', 'user-agent', 'vary', 'via', 'warning', 'www-authenticate'],
+  ...['x-requested-with'],
+])
+
+const filledPrefixes = ['accept-', 'access-control-', 'content-', 'grpc-', 'if-', 'mcp-', 'sec-', 'x-b3-']
+
+/** Whether a header of this name, in lower case, may carry a credential that a proxy in front sets. */
+export const mayCarryCredential = (name: string): boolean =>
+  headerRole(name).kind === 'pass' && !filled.has(name) && !filledPrefixes.some((prefix) => name.startsWith(prefix))

@@ -5,6 +5,7 @@ import { ownText } from '../lib/own-text.ts'
 import {
   type CarriedCredentials,
   type CredentialPlaces,
+  isOfOtherScheme,
   noCarriedCredentials,
   takeCredentials,
 } from './carried-credentials.ts'
@@ -78,7 +79,7 @@ export function readHeaders(
     },
     passing: withoutNominated(taken?.passing ?? passing, nominated),
     overrides: withoutNominated(overrides, nominated),
-    credentials: withoutNominated(listCredentials(values), nominated),
+    credentials: withoutNominated(listCredentials(values, taken?.carried), nominated),
   }
 }
 
@@ -107,10 +108,18 @@ function collect(values: Record<ReadHeader, string[]>, name: ReadHeader, value: 
   else before.push(value)
 }
 
-function listCredentials(values: Readonly<Record<ReadHeader, readonly string[]>>): RawHeaders {
+function listCredentials(
+  values: Readonly<Record<ReadHeader, readonly string[]>>,
+  carried: CarriedCredentials = noCarriedCredentials,
+): RawHeaders {
   const lines: string[] = []
   for (const value of values.authorization) lines.push('authorization', value)
   for (const value of values['x-oauth-access-token']) lines.push('x-oauth-access-token', value)
+  // Beside a credential of the caller it is not read, and a backend must not take it for verified.
+  const isRead =
+    values['x-oauth-access-token'].length + carried.subprotocols.length === 0 &&
+    values.authorization.every(isOfOtherScheme)
+  if (isRead) for (const { name, value } of carried.ambient) lines.push(name, value)
   return lines
 }
 
@@ -160,6 +169,18 @@ export function isHost(text: string): boolean {
   if (isValid) lastHost = ownText(text)
   return isValid
 }
+
+/**
+ * For bodies that the gateway reads itself. It decodes none, and another reader, such as a firewall in front, would
+ * decode it and see another text (RFC 9110 8.4 and 15.5.16).
+ */
+export function requirePlainBody(lines: RawHeaders): void {
+  for (let index = 0; index < lines.length; index += 2)
+    if (lines[index]?.toLowerCase() === 'content-encoding' && !isIdentity(lines[index + 1] ?? ''))
+      throw new GatewayError('encoding_unsupported')
+}
+
+const isIdentity = (value: string): boolean => value.trim().toLowerCase() === 'identity'
 
 function isNameOrAddress(name: string | undefined, address: string | undefined): boolean {
   if (name === undefined) return address !== undefined && isIPv6(address)

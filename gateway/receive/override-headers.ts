@@ -1,9 +1,5 @@
-/**
- * Names by which some servers, frameworks or content networks replace the target, method, host or client. No standard
- * defines them, and no trusted proxy vouches for them. Proxies that ask the decision listener are configured to strip
- * the same names.
- */
-export const overridingNames: ReadonlySet<string> = new Set([
+/** Names that replace the target, the method or the host. */
+const namesOfRequest = [
   'base-url',
   'destinationurl',
   'http-url',
@@ -33,14 +29,23 @@ export const overridingNames: ReadonlySet<string> = new Set([
   'x-method-override',
   'x-host',
   'x-http-host-override',
-  'front-end-https',
-  'x-scheme',
-  'x-url-scheme',
   // gunicorn cuts SCRIPT_NAME off the path for a loopback peer: /public/admin is served as /admin.
   'script-name',
   'path-info',
   'x-script-name',
   'x-path-info',
+] as const
+
+/**
+ * Names by which some servers, frameworks or content networks replace the target, method, host or client. No standard
+ * defines them, and no trusted proxy vouches for them. Proxies that ask the decision listener are configured to strip
+ * the same names.
+ */
+export const overridingNames: ReadonlySet<string> = new Set([
+  ...namesOfRequest,
+  'front-end-https',
+  'x-scheme',
+  'x-url-scheme',
   'cf-connecting-ip',
   'cf-connecting-ipv6',
   'client-ip',
@@ -76,3 +81,10 @@ export const overridingFamilies = [
 /** Whether a header could make a backend see another request. Its name comes in lower case with hyphens. */
 export const mayOverride = (canonical: string): boolean =>
   overridingNames.has(canonical) || overridingFamilies.some((prefix) => canonical.startsWith(prefix))
+
+const ofRequest: ReadonlySet<string> = new Set(namesOfRequest)
+const familiesOfRequest = ['original-', 'x-original-', 'x-rewrite-', 'x-middleware-']
+
+/** Whether a header could make a backend see another target, method or host, rather than another client. */
+export const mayOverrideRequest = (canonical: string): boolean =>
+  ofRequest.has(canonical) || familiesOfRequest.some((prefix) => canonical.startsWith(prefix))

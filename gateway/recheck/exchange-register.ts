@@ -1,12 +1,11 @@
 import { guarded } from '../fault/guarded.ts'
 import { inOwnTurn } from '../lib/background-turns.ts'
 import { UnorderedList } from '../lib/unordered-list.ts'
+import { sliceMs } from '../rights/budget.ts'
 import { type ExchangePage, type ExchangeQuery, PageOfExchanges } from './list-exchanges.ts'
 import { OpenExchange, type Opening } from './open-exchange.ts'
 
 export type RegisterOptions = Readonly<{ monotonicMs: () => number; processId: number }>
-
-const sliceMs = 0.5
 
 /** All exchanges that are open in this process, visited in slices: there may be tens of thousands. */
 export class ExchangeRegister {
@@ -25,8 +24,8 @@ export class ExchangeRegister {
     return this.#open.size
   }
 
-  add(opening: Opening, nowMs: number, verifiedAtMs: number): OpenExchange {
-    const open = new OpenExchange(opening, this.#opened, nowMs, verifiedAtMs)
+  add(opening: Opening, nowMs: number, verifiedAtMs: number, heard: number): OpenExchange {
+    const open = new OpenExchange(opening, this.#opened, nowMs, verifiedAtMs, heard)
     this.#opened += 1
     this.#open.addSlot(open)
     return open

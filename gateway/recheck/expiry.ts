@@ -1,5 +1,6 @@
 import type { DirectoryFacts } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
+import { clockStepMs } from '../rights/budget.ts'
 import type { AccessEnd, OpenExchange, Opening } from './open-exchange.ts'
 
 export type ExpiryRules = Readonly<{
@@ -11,8 +12,6 @@ export type ExpiryRules = Readonly<{
 }>
 
 export type Clocks = Readonly<{ now: () => Date; monotonicMs: () => number }>
-
-const clockStepMs = 500
 
 /** Counts on the monotonic clock: a wall clock that is set back prolongs nothing, and one that is set forward shortens. */
 export class ExpiryClock {

@@ -1,9 +1,9 @@
 import { guarded } from '../fault/guarded.ts'
+import { gatherMs } from '../rights/budget.ts'
+import { Moments } from '../rights/heard.ts'
 import type { ExchangeRegister } from './exchange-register.ts'
-import { type DecidingKind, HeardChanges } from './heard-changes.ts'
+import { type DecidingKind, findNaming } from './heard-changes.ts'
 import type { OpenExchange } from './open-exchange.ts'
-
-const coalesceMs = 10
 
 export type HeardScanOptions = Readonly<{
   visit: ExchangeRegister['visit']
@@ -18,7 +18,7 @@ export type HeardScanOptions = Readonly<{
  */
 export class HeardScan {
   readonly #options: HeardScanOptions
-  #heard: HeardChanges | undefined
+  #heard: Moments | undefined
   #isUnderWay = false
 
   constructor(options: HeardScanOptions) {
@@ -26,25 +26,25 @@ export class HeardScan {
   }
 
   add(kind: DecidingKind, id: number): void {
-    this.#heard ??= new HeardChanges()
-    this.#heard.add(kind, id, Math.ceil(this.#options.monotonicMs()))
+    this.#heard ??= new Moments()
+    this.#heard.note(kind, id, Math.ceil(this.#options.monotonicMs()))
     if (!this.#isUnderWay) this.#begin(this.#heard)
   }
 
-  #begin(heard: HeardChanges): void {
+  #begin(heard: Moments): void {
     this.#isUnderWay = true
     setTimeout(
       guarded('timer', () => this.#scan(heard)),
-      coalesceMs,
+      gatherMs,
     ).unref()
   }
 
-  #scan(heard: HeardChanges): void {
+  #scan(heard: Moments): void {
     const { visit, onNamed, onScanned } = this.#options
     this.#heard = undefined
     visit(
       (open) => {
-        const namedAtMs = heard.findNaming(open)
+        const namedAtMs = findNaming(open, heard)
         if (namedAtMs > 0) onNamed(open, namedAtMs)
       },
       () => {

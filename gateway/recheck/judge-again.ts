@@ -6,13 +6,20 @@ import { GatewayError } from '../errors/gateway-error.ts'
 import { isSameRewrite } from '../policy/path-rewrite.ts'
 import type { Roles } from '../policy/role.ts'
 import { readTarget } from '../receive/target.ts'
-import { findMembership, type Organization } from '../resolve/organization.ts'
+import { findLabelled, findMembership, type Organization } from '../resolve/organization.ts'
 import { parseId } from '../resolve/organization-id.ts'
 import { resolveResource } from '../resolve/resource.ts'
 import type { RouteMatch, RouteTable } from '../route/table.ts'
 import { type AccessEnd, clusterIdOf, type OpenExchange } from './open-exchange.ts'
 
 export type CurrentPolicy = Readonly<{ table: RouteTable; roles: Roles }>
+
+/** A request that is sent again soon finds the new way by itself. */
+export const routeChanged = (): GatewayError => new GatewayError('route_changed', { retryAfter: '1' })
+
+/** Until the head is written, no upstream knows of the request, so that it may be sent again. */
+const ledElsewhere = ({ isForwarded, exchange }: OpenExchange): GatewayError =>
+  isForwarded || exchange.hasStarted ? new GatewayError('route_not_found') : routeChanged()
 
 /**
  * The route of the policy in force for the opening's method, host and path. Throws like a new request, and if the route
@@ -28,7 +35,7 @@ export function matchAgain(open: OpenExchange, { table }: CurrentPolicy): RouteM
   const isSamePlace =
     destination.kind !== 'upstream' ||
     (destination.name === upstreamName && isSameRewrite(rewrite, match.route.rewrite, target.path))
-  if (isBarred || !isSamePlace || destination.kind === 'answer') throw new GatewayError('route_not_found')
+  if (isBarred || !isSamePlace || destination.kind === 'answer') throw ledElsewhere(open)
   return match
 }
 
@@ -50,7 +57,7 @@ export function judgeAgain(
     return endedBy(error, true)
   }
   try {
-    if (match.route.isPublic || principal === undefined) enforce(decide(match, undefined, roles))
+    if (match.route.isPublic || principal === undefined) open.keepPermit(enforce(decide(match, undefined, roles)))
     else {
       const organization = findOrganization(open, match, principal)
       const now = { findAgent: (id: number) => facts.agents.get(id), findResource: facts.findResource }
@@ -58,10 +65,11 @@ export function judgeAgain(
       if (resource instanceof Promise) throw new GatewayError('internal')
       open.noteResource(match, resource)
       const decision = decide(match, { principal, organization, resource }, roles)
-      if (decision.isAllowed && decision.pending)
+      if (decision.isAllowed && decision.pending) {
         open.consultation = composeConsultation(match, decision.pending.caller)
-      else {
-        enforce(decision)
+        open.keepPending(decision.pending)
+      } else {
+        open.keepPermit(enforce(decision))
         open.consultation = undefined
       }
     }
@@ -104,12 +112,15 @@ function judgeCredential({ proof, userId }: OpenExchange, facts: DirectoryFacts,
 
 function findOrganization(
   { organizationId }: OpenExchange,
-  { route, params }: RouteMatch,
+  { route, params, hostLabel }: RouteMatch,
   { user }: Principal,
 ): Organization | undefined {
   const { organizationParam } = route
   if (organizationParam !== undefined && parseId(params.get(organizationParam) ?? '') !== organizationId)
     throw new GatewayError('organization_contradiction')
+  // The slug may be another organization's by now.
+  if (hostLabel !== undefined && findLabelled(user, hostLabel)?.id !== organizationId)
+    throw new GatewayError('host_not_a_member')
   if (organizationId === undefined) return undefined
   const organization = findMembership(user, organizationId)
   if (!organization) throw new GatewayError('membership_lost')
@@ -124,5 +135,5 @@ function requireCluster(open: OpenExchange, id: number | undefined, { clusters }
   if (cluster.isDeleting) throw new GatewayError('cluster_deleting')
   if (cluster.isSuspended) throw new GatewayError('cluster_suspended')
   const isThere = URL.canParse(cluster.baseUrl) && new URL(cluster.baseUrl).origin === open.clusterOrigin
-  if (!isThere || open.upstreamName !== `cluster:${id}`) throw new GatewayError('route_not_found')
+  if (!isThere || open.upstreamName !== `cluster:${id}`) throw ledElsewhere(open)
 }

@@ -4,7 +4,8 @@ import type { Logouts } from '../directory/logout.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { reportFault } from '../fault/guarded.ts'
 import { ownTurn } from '../lib/background-turns.ts'
-import { createTurns } from '../lib/turns.ts'
+import { batchRestMs, readRetryMs, restingMs, sliceMs, sliceRestMs } from '../rights/budget.ts'
+import { Turns } from '../rights/turns.ts'
 import { FactBatch, type Judging } from './fact-batch.ts'
 import { type CurrentPolicy, endedBy, judgeAgain, matchAgain } from './judge-again.ts'
 import type { AccessEnd, OpenExchange } from './open-exchange.ts'
@@ -31,14 +32,6 @@ export type Verdicts = Readonly<{
   keep: (open: OpenExchange, asked: JudgedAt, facts: DirectoryFacts) => void
 }>
 
-const sliceMs = 0.5
-
-const restMs = 2
-const restOfBatchMs = 8
-const restingMs = 300
-
-const retryMs = 100
-
 const staleEvery = 3
 
 /**
@@ -49,8 +42,8 @@ const staleEvery = 3
 export class JudgeQueue {
   readonly #options: JudgeQueueOptions
   readonly #verdicts: Verdicts
-  readonly #named = createTurns<OpenExchange>(Number.POSITIVE_INFINITY)
-  readonly #stale = createTurns<OpenExchange>(Number.POSITIVE_INFINITY)
+  readonly #named = new Turns<OpenExchange>()
+  readonly #stale = new Turns<OpenExchange>()
   readonly #ends: PacedEnds
   #isReading = false
   #isStopped = false
@@ -96,7 +89,7 @@ export class JudgeQueue {
         crowd = this.#isResting ? Math.max(crowd, this.#waiting) : Number.POSITIVE_INFINITY
         const batch = await this.#takeBatch(asked.policy, crowd)
         if (batch.members.length > 0) await this.#judge(batch, asked)
-        if (batch.isFull && this.#isResting) await sleep(restOfBatchMs)
+        if (batch.isFull && this.#isResting) await sleep(batchRestMs)
       }
     } finally {
       this.#isReading = false
@@ -108,7 +101,7 @@ export class JudgeQueue {
   }
 
   get #waiting(): number {
-    return this.#named.size() + this.#stale.size()
+    return this.#named.size + this.#stale.size
   }
 
   async #takeBatch(policy: CurrentPolicy, crowd: number): Promise<FactBatch> {
@@ -116,7 +109,7 @@ export class JudgeQueue {
     const batch = new FactBatch(crowd)
     const slice = this.#beginSlice()
     for (let place = 1; !batch.isFull && this.#waiting > 0; place++) {
-      const isOfStale = this.#named.size() === 0 || (place % staleEvery === 0 && this.#stale.size() > 0)
+      const isOfStale = this.#named.size === 0 || (place % staleEvery === 0 && this.#stale.size > 0)
       const [open] = (isOfStale ? this.#stale : this.#named).take(1)
       if (open?.queue === (isOfStale ? 'stale' : 'named')) {
         open.queue = 'facts'
@@ -135,7 +128,7 @@ export class JudgeQueue {
     try {
       facts = await readFacts(batch.keys)
     } catch (error) {
-      this.#restUntilMs = monotonicMs() + retryMs
+      this.#restUntilMs = monotonicMs() + readRetryMs
       for (const { open, match } of batch.members) {
         if ('code' in match) this.#ends.add(open, match)
         else open.queue = undefined
@@ -181,7 +174,7 @@ export class JudgeQueue {
     return {
       isOver: (): boolean => monotonicMs() >= untilMs,
       next: async (): Promise<void> => {
-        if (this.#isResting) await sleep(restMs)
+        if (this.#isResting) await sleep(sliceRestMs)
         await ownTurn()
         untilMs = monotonicMs() + sliceMs
       },

@@ -2,6 +2,7 @@ import type { OauthProof, OpaqueAnswer } from '../authenticate/principal.ts'
 import { nameIdentity } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { reportFault } from '../fault/guarded.ts'
+import { OutsideAnswer } from '../rights/outside.ts'
 import { endedBy } from './judge-again.ts'
 import type { AccessEnd, OpenExchange } from './open-exchange.ts'
 
@@ -11,9 +12,7 @@ export type OpaqueTokenOptions = Readonly<{
   longestUnknownMs: number
 }>
 
-const longestRetryMs = 1_000
-
-type Asking = { restsUntilMs: number; untilMs: number }
+type Asking = { readonly answer: OutsideAnswer; untilMs: number }
 
 export class OpaqueTokens {
   readonly #options: OpaqueTokenOptions
@@ -28,31 +27,36 @@ export class OpaqueTokens {
   look(open: OpenExchange, nowMs: number): void {
     const { proof } = open
     if (proof?.kind !== 'oauth' || !proof.answer) return
-    const { askedAtMs, freshMs, askAgain } = proof.answer
-    const overdueMs = nowMs - askedAtMs - freshMs
-    if (overdueMs < 0) return
-    const asking = this.#asking.get(open) ?? { restsUntilMs: 0, untilMs: proof.expiresAtMs }
+    const { askAgain } = proof.answer
+    // Thousands are open, and most are never asked about: the state is kept from the first question on.
+    const asking = this.#asking.get(open) ?? this.#begin(proof.answer, proof.expiresAtMs)
+    const state = asking.answer.stateAt(nowMs)
+    if (state === 'held') return
     // Past its expiry the token is inactive in any case, and `endAtExpiry` decides.
     if (this.#options.now().getTime() >= asking.untilMs) return
-    if (overdueMs > this.#options.longestUnknownMs) this.#onEnd(open, unverified())
-    else if (nowMs >= asking.restsUntilMs) {
-      asking.restsUntilMs = Number.POSITIVE_INFINITY
+    if (state === 'lost') this.#onEnd(open, unverified())
+    else if (state === 'due') {
+      asking.answer.noteAsked()
       this.#asking.set(open, asking)
       this.#ask(open, asking, askAgain).catch((error: unknown) => reportFault('timer', error))
     }
   }
 
+  #begin(answer: OpaqueAnswer, untilMs: number): Asking {
+    return { answer: new OutsideAnswer(dueAt(answer), this.#options.longestUnknownMs), untilMs }
+  }
+
   async #ask(open: OpenExchange, asking: Asking, askAgain: OpaqueAnswer['askAgain']): Promise<void> {
     try {
       const { proof } = await askAgain()
-      asking.restsUntilMs = 0
       asking.untilMs = Math.max(asking.untilMs, proof.expiresAtMs)
       this.#renew(open, proof)
+      // Of an answer that could not be taken yet the earlier one stays due, so that the next look asks the cache.
+      if (open.proof?.kind === 'oauth' && open.proof.answer) asking.answer.noteAnswered(dueAt(open.proof.answer))
     } catch (error) {
       const refusal = GatewayError.from(error)
       if (refusal.status === 401) this.#onEnd(open, endedBy(refusal, true))
-      const { monotonicMs, longestUnknownMs } = this.#options
-      asking.restsUntilMs = monotonicMs() + Math.min(longestRetryMs, longestUnknownMs / 4)
+      asking.answer.noteFailed(this.#options.monotonicMs())
     }
   }
 
@@ -70,6 +74,8 @@ export class OpaqueTokens {
     open.isStale ||= !isSame
   }
 }
+
+const dueAt = ({ askedAtMs, freshMs }: OpaqueAnswer): number => askedAtMs + freshMs
 
 const unverified = (): AccessEnd => ({
   code: 'access_unverified',

@@ -1,8 +1,8 @@
 import type { Proof } from '../authenticate/principal.ts'
-import type { Permit } from '../authorize/decide.ts'
+import { enforce, type Pending, type Permit, settle } from '../authorize/decide.ts'
 import { type Consultation, composeConsultation } from '../consult/compose.ts'
 import { type Tag, tagsOfResource } from '../directory/change.ts'
-import type { GatewayError } from '../errors/gateway-error.ts'
+import { GatewayError } from '../errors/gateway-error.ts'
 import type { AccessEndCode } from '../errors/stream-failure.ts'
 import type { Cancellable } from '../http/engine.ts'
 import type { Exchange } from '../http/exchange.ts'
@@ -45,7 +45,8 @@ const policyViolation = 1008
 
 /**
  * An exchange that was permitted and has not ended, with the facts by which it is judged again. Thousands are open for
- * hours, so it holds no user and no credential. Times are whole milliseconds of the monotonic clock, or 0 while unset.
+ * hours, so once the head of the response is in, it holds no user and no credential. Times are whole milliseconds of the
+ * monotonic clock, or 0 while unset.
  */
 export class OpenExchange implements Slot<OpenExchange> {
   member: OpenExchange | undefined = this
@@ -69,7 +70,13 @@ export class OpenExchange implements Slot<OpenExchange> {
   /** Whether the facts must be read again, even if no change was missed since. */
   isStale = false
   queue: 'named' | 'stale' | 'facts' | 'outdated-facts' | undefined
+  /** Whether the head of the request was written, to one upstream at least. */
   isForwarded = false
+  #permit: Permit | undefined
+  /** The last decision, while its decision points have not said yes. */
+  #pending: Pending | undefined
+  /** The count of heard changes from before the facts were read that decided last. */
+  heard: number
   stream: Readonly<{ endAccess: (code: AccessEndCode, cause: unknown) => void }> | undefined
   #request: Cancellable | undefined
   end: AccessEnd | undefined
@@ -80,8 +87,11 @@ export class OpenExchange implements Slot<OpenExchange> {
     number: number,
     nowMs: number,
     verifiedAtMs: number,
+    heard = 0,
   ) {
     const { match, caller } = permit
+    this.#permit = permit
+    this.heard = heard
     this.number = number
     this.exchange = exchange
     this.host = host
@@ -137,6 +147,46 @@ export class OpenExchange implements Slot<OpenExchange> {
     const isFound = resource?.kind === 'object' && typeof resource.record === 'object'
     if (isFound && route.resource?.kind === 'object')
       this.#place = { ...this.#place, resourceTags: tagsOfResource(route.resource.object, resource.record) }
+  }
+
+  /** The permit of the facts last judged, from which the head is written. */
+  get permit(): Permit {
+    if (!this.#permit || this.#pending) throw new GatewayError('internal')
+    return this.#permit
+  }
+
+  get isPending(): boolean {
+    return this.#pending !== undefined
+  }
+
+  /** After `releasePermit` no head will be written. */
+  keepPermit(permit: Permit): void {
+    if (!this.#permit) return
+    this.#permit = permit
+    this.#pending = undefined
+  }
+
+  keepPending(pending: Pending): void {
+    if (this.#permit) this.#pending = pending
+  }
+
+  /** The decision points have said yes to all questions of the pending decision. */
+  settlePending(): void {
+    const pending = this.#pending
+    if (pending)
+      this.keepPermit(
+        enforce(
+          settle(
+            pending,
+            pending.match.route.questions.map(() => true),
+          ),
+        ),
+      )
+  }
+
+  releasePermit(): void {
+    this.#permit = undefined
+    this.#pending = undefined
   }
 
   describeOpening(): OpeningFacts {

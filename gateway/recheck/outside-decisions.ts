@@ -1,7 +1,8 @@
 import type { Consultation } from '../consult/compose.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { reportFault } from '../fault/guarded.ts'
-import { lengthOf, takeFirst, type WaitingLine } from '../lib/line.ts'
+import { OutsideAnswer } from '../rights/outside.ts'
+import { WaitingRoom } from '../rights/waiting.ts'
 import { endedBy } from './judge-again.ts'
 import type { AccessEnd, OpenExchange } from './open-exchange.ts'
 
@@ -11,17 +12,20 @@ export type ConsultAgain = Readonly<{
   shareOf: (about: Consultation) => number
 }>
 
-export type OutsideDecisionOptions = ConsultAgain & Readonly<{ monotonicMs: () => number; longestUnknownMs: number }>
-
-const longestRetryMs = 1_000
-
-type Share = { taken: number; readonly line: WaitingLine<() => void> }
+export type OutsideDecisionOptions = ConsultAgain &
+  Readonly<{
+    monotonicMs: () => number
+    longestUnknownMs: number
+    /** Whether a request waits for the verdict, so that its question goes at once and only once. */
+    isAwaited: (open: OpenExchange) => boolean
+  }>
 
 type Standing = {
   about: Consultation
+  /** Whether the decision points said yes to this question, and not only to an earlier one. */
+  isYes: boolean
   round: number
-  dueAtMs: number
-  askNotBeforeMs: number
+  readonly answer: OutsideAnswer
   asking: Promise<void> | undefined
 }
 
@@ -29,7 +33,11 @@ export class OutsideDecisions {
   readonly #options: OutsideDecisionOptions
   readonly #onEnd: (open: OpenExchange, end: AccessEnd) => void
   readonly #standings = new WeakMap<OpenExchange, Standing>()
-  readonly #shares = new Map<string, Share>()
+  /** Half an organization's share of each decision point is for what is open, and half for its requests. */
+  readonly #room = new WaitingRoom({
+    places: Number.POSITIVE_INFINITY,
+    busy: () => new GatewayError('pdp_busy', { retryAfter: '1' }),
+  })
 
   constructor(options: OutsideDecisionOptions, onEnd: (open: OpenExchange, end: AccessEnd) => void) {
     this.#options = options
@@ -48,10 +56,13 @@ export class OutsideDecisions {
     const isSame = known !== undefined && asksTheSame(known.about, about)
     const standing = known ?? this.#standingOf(open, about)
     standing.about = about
-    if (isSame && open.namedAtMs === 0) return standing.asking
+    standing.isYes &&= isSame
+    if (isSame && open.namedAtMs === 0) {
+      if (standing.isYes) open.settlePending()
+      return standing.asking
+    }
     standing.round += 1
-    standing.dueAtMs = Math.min(standing.dueAtMs, nowMs)
-    standing.askNotBeforeMs = 0
+    standing.answer.expire(nowMs)
     this.look(open, nowMs)
     return standing.asking
   }
@@ -60,11 +71,10 @@ export class OutsideDecisions {
     const { consultation: about } = open
     if (!about || open.end || open.isOver) return
     const standing = this.#standingOf(open, about)
-    const overdueMs = nowMs - standing.dueAtMs
-    if (overdueMs < 0) return
-    if (overdueMs > this.#options.longestUnknownMs) this.#onEnd(open, unverified())
-    else if (nowMs >= standing.askNotBeforeMs) {
-      standing.askNotBeforeMs = Number.POSITIVE_INFINITY
+    const state = standing.answer.stateAt(nowMs)
+    if (state === 'lost') this.#onEnd(open, unverified())
+    else if (state === 'due') {
+      standing.answer.noteAsked()
       const asking = this.#ask(open, standing, about)
         .catch((error: unknown) => reportFault('timer', error))
         .finally(() => {
@@ -78,15 +88,21 @@ export class OutsideDecisions {
     const known = this.#standings.get(open)
     if (known) return known
     const { consultedAtMs } = open
-    const { recheckMsOf, monotonicMs } = this.#options
+    const { recheckMsOf, monotonicMs, longestUnknownMs } = this.#options
     const dueAtMs = consultedAtMs > 0 ? consultedAtMs + recheckMsOf(about) : Math.ceil(monotonicMs())
-    const standing: Standing = { about, round: 0, dueAtMs, askNotBeforeMs: 0, asking: undefined }
+    const standing: Standing = {
+      about,
+      isYes: consultedAtMs > 0,
+      round: 0,
+      answer: new OutsideAnswer(dueAtMs, longestUnknownMs),
+      asking: undefined,
+    }
     this.#standings.set(open, standing)
     return standing
   }
 
   async #ask(open: OpenExchange, standing: Standing, about: Consultation): Promise<void> {
-    const { consultAgain, recheckMsOf, monotonicMs, longestUnknownMs } = this.#options
+    const { consultAgain, recheckMsOf, monotonicMs, isAwaited } = this.#options
     const { round } = standing
     let askedAtMs = monotonicMs()
     try {
@@ -94,35 +110,26 @@ export class OutsideDecisions {
         askedAtMs = monotonicMs()
         return open.end !== undefined || open.isOver || standing.round !== round || consultAgain(about)
       }
-      const isYes = await (open.isForwarded ? this.#takePlace(about, askInTurn) : askInTurn())
+      const isYes = await (isAwaited(open)
+        ? askInTurn()
+        : this.#room.enter(about.owner, askInTurn, { share: this.#options.shareOf(about) / 2 }))
       if (!isYes) {
         this.#onEnd(open, endedBy(new GatewayError('decision_refused'), false))
         return
       }
     } catch {
-      if (!open.isForwarded) this.#onEnd(open, unverified())
-      else if (standing.round === round)
-        standing.askNotBeforeMs = monotonicMs() + Math.min(longestRetryMs, longestUnknownMs / 4)
+      if (isAwaited(open)) this.#onEnd(open, unverified())
+      else if (standing.round === round) standing.answer.noteFailed(monotonicMs())
       return
     }
-    if (standing.round !== round) return
-    standing.dueAtMs = askedAtMs + recheckMsOf(about)
-    standing.askNotBeforeMs = 0
-  }
-
-  async #takePlace(about: Consultation, ask: () => Promise<boolean>): Promise<boolean> {
-    const { owner } = about
-    const share = this.#shares.get(owner) ?? { taken: 0, line: { items: [], next: 0 } }
-    this.#shares.set(owner, share)
-    if (share.taken < Math.max(1, this.#options.shareOf(about) / 2)) share.taken += 1
-    else await new Promise<void>((resolve) => share.line.items.push(resolve))
-    try {
-      return await ask()
-    } finally {
-      if (lengthOf(share.line) > 0) takeFirst(share.line)?.()
-      else share.taken -= 1
-      if (share.taken === 0) this.#shares.delete(owner)
+    if (standing.round !== round) {
+      // Judged again meanwhile, with the same question: a request that waits goes on, and the later answer counts too.
+      if (isAwaited(open) && asksTheSame(standing.about, about)) open.settlePending()
+      return
     }
+    standing.answer.noteAnswered(askedAtMs + recheckMsOf(about))
+    standing.isYes = true
+    open.settlePending()
   }
 }
 

@@ -1,15 +1,12 @@
 import { guarded, reportFault } from '../fault/guarded.ts'
 import { ownTurn } from '../lib/background-turns.ts'
-import { createTurns } from '../lib/turns.ts'
+import { longestRestMs, sliceMs, spreadMs } from '../rights/budget.ts'
+import { Turns } from '../rights/turns.ts'
 import type { AccessEnd, OpenExchange } from './open-exchange.ts'
 
 export type EndOpen = (open: OpenExchange, end: AccessEnd) => void
 
 type Condemned = Readonly<{ open: OpenExchange; end: AccessEnd }>
-
-const sliceMs = 0.5
-const longestRestMs = 4
-const spreadMs = 400
 
 /**
  * Ends exchanges, the first at once. A crowd's ends are spread, since each also closes two connections: other requests go
@@ -18,7 +15,7 @@ const spreadMs = 400
 export class PacedEnds {
   readonly #end: EndOpen
   readonly #monotonicMs: () => number
-  readonly #condemned = createTurns<Condemned>(Number.POSITIVE_INFINITY)
+  readonly #condemned = new Turns<Condemned>()
   #spreadUntilMs = 0
   #isEnding = false
 
@@ -28,14 +25,14 @@ export class PacedEnds {
   }
 
   add(open: OpenExchange, end: AccessEnd): void {
-    if (this.#condemned.size() === 0) this.#spreadUntilMs = this.#monotonicMs() + spreadMs
+    if (this.#condemned.size === 0) this.#spreadUntilMs = this.#monotonicMs() + spreadMs
     this.#condemned.push(open.owner, { open, end })
     if (!this.#isEnding) this.#endAll().catch((error: unknown) => reportFault('timer', error))
   }
 
   async #endAll(): Promise<void> {
     this.#isEnding = true
-    while (this.#condemned.size() > 0) {
+    while (this.#condemned.size > 0) {
       const ended = this.#endSome()
       await this.#rest(ended)
     }
@@ -43,7 +40,7 @@ export class PacedEnds {
   }
 
   async #rest(ended: number): Promise<void> {
-    const count = this.#condemned.size()
+    const count = this.#condemned.size
     const leftMs = this.#spreadUntilMs - this.#monotonicMs()
     const restMs = count === 0 ? 0 : Math.min(longestRestMs, (leftMs * ended) / count)
     if (restMs >= 1) await new Promise((resolve) => setTimeout(resolve, restMs))
@@ -53,7 +50,7 @@ export class PacedEnds {
   #endSome(): number {
     const untilMs = this.#monotonicMs() + sliceMs
     let ended = 0
-    while (this.#condemned.size() > 0 && (ended === 0 || this.#monotonicMs() < untilMs)) {
+    while (this.#condemned.size > 0 && (ended === 0 || this.#monotonicMs() < untilMs)) {
       for (const { open, end } of this.#condemned.take(1)) this.#end(open, end)
       ended += 1
     }

@@ -1,9 +1,20 @@
 import type { Change } from '../directory/change.ts'
 import type { DirectoryFacts, SessionEnd } from '../directory/directory.ts'
 import { guarded, reportFault } from '../fault/guarded.ts'
+import {
+  cutOffMs,
+  gatherMs,
+  lookMs,
+  namedMs,
+  readAgainMs,
+  reloadRestMs,
+  requestMs,
+  unprovenMs,
+} from '../rights/budget.ts'
+import { HeardLog } from '../rights/heard.ts'
 import { ExchangeRegister } from './exchange-register.ts'
 import { ExpiryClock, type ExpiryRules, expiryOf } from './expiry.ts'
-import { decides, LatestChanges } from './heard-changes.ts'
+import { decides, mayConcern } from './heard-changes.ts'
 import { HeardScan } from './heard-scan.ts'
 import { orderedBy, unverified } from './judge-again.ts'
 import { findLogout, type JudgedAt, type JudgeOptions, JudgeQueue } from './judge-queue.ts'
@@ -21,12 +32,17 @@ export type RecheckOptions = ExpiryRules &
     knownAt: (readAtMs: number) => number
     processId: number
     onEnded: (end: AccessEnd, open: OpenExchange) => void
+    /** A decision was made again for a request that waits for it. */
+    onRound: () => void
+    /** The log of heard changes; decision points look in it too. */
+    heard?: HeardLog
   }>
 
 export type Recheck = Pick<
   OpenExchanges,
   | 'open'
   | 'confirm'
+  | 'isUnconfirmed'
   | 'countHeard'
   | 'isOutdated'
   | 'hear'
@@ -38,30 +54,15 @@ export type Recheck = Pick<
   | 'stop'
 >
 
-const coalesceMs = 10
-
-const sweepMs = 50
-
-/** After a reload most requests end by themselves within this time, and need not be broken off. */
-const reloadRestMs = 150
-
-/** Age of unproven facts at which they are read again: the rest of the second is for the read. */
-const readAgainAfterMs = 600
-
-const namedLimitMs = 850
-
-/** With `onUnknown: end`; the rest of the second is for the sweep. */
-const unknownLimitMs = 930
-
-const resetAfterMs = 700
-
-const logout: Change = { kind: 'logout', id: 0 }
+type Waiter = Readonly<{ sinceMs: number; resolve: () => void }>
 
 export class OpenExchanges {
   readonly #options: RecheckOptions
   readonly #open: ExchangeRegister
-  readonly #latest = new LatestChanges()
-  readonly #waiting = new Map<OpenExchange, () => void>()
+  readonly #log: HeardLog
+  readonly #waiting = new Map<OpenExchange, Waiter>()
+  /** When the facts were read that confirmed a request. Apart, since few of the thousands that are open ever waited. */
+  readonly #confirmedAtMs = new WeakMap<OpenExchange, number>()
   readonly #expiry: ExpiryClock
   readonly #keys: WithdrawnKeys
   readonly #opaque: OpaqueTokens
@@ -73,16 +74,20 @@ export class OpenExchanges {
   #isSweeping = false
   #isStopped = false
   #staleSinceMs = Number.NEGATIVE_INFINITY
+  /** The count of heard changes at the last reload. */
+  #reloadedAt = 0
 
   constructor(options: RecheckOptions) {
     this.#options = options
+    this.#log = options.heard ?? new HeardLog()
     this.#expiry = new ExpiryClock(options)
     this.#open = new ExchangeRegister(options, this.#expiry.wallAheadMs)
     const finish = (open: OpenExchange, end: AccessEnd): void => this.#finish(open, end)
     this.#keys = new WithdrawnKeys(options.monotonicMs, finish)
     const longestUnknownMs = this.#longestUnknownMs
     this.#opaque = new OpaqueTokens({ ...options, longestUnknownMs }, finish)
-    this.#outside = new OutsideDecisions({ ...options, longestUnknownMs }, finish)
+    const isAwaited = (open: OpenExchange): boolean => this.#waiting.has(open)
+    this.#outside = new OutsideDecisions({ ...options, longestUnknownMs, isAwaited }, finish)
     const { countHeard } = this
     this.#queue = new JudgeQueue(
       { ...options, countHeard },
@@ -96,7 +101,7 @@ export class OpenExchanges {
     })
     this.#sweeping = setInterval(
       guarded('timer', () => this.#sweep()),
-      sweepMs,
+      lookMs,
     )
     this.#sweeping.unref()
   }
@@ -105,34 +110,52 @@ export class OpenExchanges {
     return this.#open.size
   }
 
-  readonly countHeard = (): number => this.#latest.count
+  readonly countHeard = (): number => this.#log.position
 
   /** Whether a change since `heard`, or a logout, may concern a permit that no exchange will be open under. */
   readonly isOutdated = (opening: Opening, heard: number): boolean => {
-    if (this.#latest.count === heard) return false
+    if (this.#log.position === heard) return false
     const open = new OpenExchange(opening, 0, 0, 0)
-    return findLogout(open, this.#options.hasEnded) !== undefined || this.#latest.mayConcern(open, heard)
+    return findLogout(open, this.#options.hasEnded) !== undefined || mayConcern(this.#log, open, heard)
   }
 
   /** Registers an exchange before its first byte goes out. A change since `heard` makes it wait for `confirm`. */
   readonly open = (opening: Opening, heard: number): OpenExchange => {
     const nowMs = Math.ceil(this.#options.monotonicMs())
     // The facts may be as old as a cache allows, so they are read again soon unless a proof covers them.
-    const open = this.#open.add(opening, nowMs, nowMs - readAgainAfterMs)
+    const open = this.#open.add(opening, nowMs, nowMs - readAgainMs, heard)
     open.expiresAtMs = this.#expiry.find(open, opening)
     opening.exchange.onEnd(this.#leave, open)
     this.#keys.note(open)
     const hasNewKeys = open.proof?.kind === 'oauth' && !open.proof.isVerifiedByCurrentKeys
     const isSignedOut = findLogout(open, this.#options.hasEnded) !== undefined
-    if (hasNewKeys || isSignedOut || this.#latest.mayConcern(open, heard)) open.namedAtMs = nowMs
+    if (hasNewKeys || isSignedOut || mayConcern(this.#log, open, heard)) open.namedAtMs = nowMs
     return open
   }
 
-  /** Resolves once the exchange was judged on facts that no change has touched; its `end` is then set, or not. */
+  /** Whether the permit of the facts last judged may be out of date, so that the head must wait for `confirm`. */
+  readonly isUnconfirmed = (open: OpenExchange): boolean => {
+    if (open.isPending || this.#reloadedAt > open.heard) return true
+    const isNamed = open.namedAtMs > 0 || open.isStale
+    if (!isNamed && this.#log.position === open.heard) return false
+    if (findLogout(open, this.#options.hasEnded) !== undefined) return true
+    const confirmedAtMs = this.#confirmedAtMs.get(open) ?? Number.NEGATIVE_INFINITY
+    if (this.#options.monotonicMs() - confirmedAtMs <= requestMs) return false
+    return isNamed || mayConcern(this.#log, open, open.heard)
+  }
+
+  /**
+   * Resolves once the exchange was judged on facts that were read after this call; its `end` is then set, or not. Once
+   * is enough: a change that comes meanwhile leaves it named, and the queue judges it within the second. A request
+   * would otherwise wait for as long as changes keep coming.
+   */
   readonly confirm = async (open: OpenExchange): Promise<void> => {
-    if (open.isOver) return
+    if (open.isOver || open.end) return
+    const sinceMs = this.#options.monotonicMs()
+    // It goes before those that no change named, and ends if its facts cannot be read in time.
+    if (open.namedAtMs === 0) open.namedAtMs = Math.ceil(sinceMs)
     await new Promise<void>((resolve) => {
-      this.#waiting.set(open, resolve)
+      this.#waiting.set(open, { sinceMs, resolve })
       this.#queue.add(open)
       this.#queue.read()
     })
@@ -140,17 +163,18 @@ export class OpenExchanges {
 
   readonly hear = (change: Change): void => {
     if (change.kind === 'everything') {
-      this.#latest.add(change)
+      this.#log.noteEverything()
       this.#markStale()
       return
     }
     if (change.kind === 'logout-token' || !decides(change.kind)) return
-    this.#latest.add(change)
+    this.#log.note(change.kind, change.id)
     this.#heard.add(change.kind, change.id)
   }
 
   readonly recheckAll = (): void => {
-    this.#latest.add({ kind: 'everything' })
+    this.#log.noteEverything()
+    this.#reloadedAt = this.#log.position
     setTimeout(
       guarded('timer', () => this.#markStale()),
       reloadRestMs,
@@ -174,7 +198,7 @@ export class OpenExchanges {
   }
 
   readonly endLogins = (): void => {
-    this.#latest.add(logout)
+    this.#log.noteUnnamed()
     if (this.#isLogoutScanPlanned) return
     this.#isLogoutScanPlanned = true
     const scan = (): void => {
@@ -187,7 +211,7 @@ export class OpenExchanges {
         () => undefined,
       )
     }
-    setTimeout(guarded('timer', scan), coalesceMs).unref()
+    setTimeout(guarded('timer', scan), gatherMs).unref()
   }
 
   readonly stop = (): void => {
@@ -204,7 +228,7 @@ export class OpenExchanges {
 
   #settle(open: OpenExchange): void {
     if (this.#waiting.size === 0) return
-    this.#waiting.get(open)?.()
+    this.#waiting.get(open)?.resolve()
     this.#waiting.delete(open)
   }
 
@@ -241,50 +265,51 @@ export class OpenExchanges {
 
   #look(open: OpenExchange, nowMs: number, stepMs: number): void {
     if (open.end) {
-      if (nowMs - open.endedAtMs > resetAfterMs) open.exchange.reset()
+      if (nowMs - open.endedAtMs > cutOffMs) open.exchange.reset()
       return
     }
     if (open.expiresAtMs > 0) open.expiresAtMs = Math.max(1, open.expiresAtMs - stepMs)
     const ageMs = open.proof || open.isStale ? nowMs - this.#knownAt(open) : 0
     const namedForMs = open.namedAtMs > 0 ? nowMs - open.namedAtMs : 0
     if (open.expiresAtMs > 0 && nowMs >= open.expiresAtMs) this.#finish(open, expiryOf(open))
-    else if (namedForMs > namedLimitMs || ageMs > this.#longestUnknownMs) this.#finish(open, unverified())
-    else if (open.namedAtMs > 0 || open.isStale || ageMs > readAgainAfterMs) this.#queue.add(open)
+    else if (namedForMs > namedMs || ageMs > this.#longestUnknownMs) this.#finish(open, unverified())
+    else if (open.namedAtMs > 0 || open.isStale || ageMs > readAgainMs) this.#queue.add(open)
     this.#opaque.look(open, nowMs)
     this.#outside.look(open, nowMs)
   }
 
   get #longestUnknownMs(): number {
     const { onUnknown, unknownMs } = this.#options
-    return onUnknown === 'end' ? unknownLimitMs : unknownMs
+    return onUnknown === 'end' ? unprovenMs : unknownMs
   }
 
   #keep(open: OpenExchange, judged: JudgedAt, { tokens }: DirectoryFacts): void {
     const { policyAtMs, factsAtMs, heard, isOutdated } = judged
+    open.heard = heard
     const asking = this.#outside.noteJudged(open)
     open.verifiedAtMs = Math.floor(factsAtMs)
     if (this.#staleSinceMs <= policyAtMs) open.isStale = false
     this.#expiry.move(open, tokens)
-    if (isOutdated || this.#isOvertaken(open, heard)) {
-      const isBounded = open.namedAtMs > 0 && this.#waiting.has(open)
-      if (!isBounded) open.namedAtMs = Math.max(open.namedAtMs, Math.ceil(factsAtMs))
+    const waiter = this.#waiting.get(open)
+    if (waiter) this.#options.onRound()
+    const isAwaited = waiter !== undefined && mayConcern(this.#log, open, heard)
+    const isTooOld = waiter !== undefined && factsAtMs < waiter.sinceMs
+    if (isOutdated || isAwaited || isTooOld) {
+      open.namedAtMs = Math.max(1, Math.ceil(factsAtMs))
       this.#queue.add(open)
-      return
-    }
-    open.namedAtMs = 0
+    } else open.namedAtMs = 0
+    if (!waiter || isTooOld) return
+    this.#confirmedAtMs.set(open, factsAtMs)
     if (asking === undefined) this.#settle(open)
-    else asking.then(() => this.#settleAsked(open, heard)).catch((error: unknown) => reportFault('timer', error))
+    else asking.then(() => this.#settleAsked(open)).catch((error: unknown) => reportFault('timer', error))
   }
 
-  #isOvertaken(open: OpenExchange, heard: number): boolean {
-    return this.#waiting.has(open) && this.#latest.mayConcern(open, heard)
-  }
-
-  #settleAsked(open: OpenExchange, heard: number): void {
-    if (this.#isOvertaken(open, heard) || findLogout(open, this.#options.hasEnded)) {
+  /** While the question of a later verdict waits, its answer settles. */
+  #settleAsked(open: OpenExchange): void {
+    if (findLogout(open, this.#options.hasEnded)) {
       this.#queue.addNamed(open, Math.ceil(this.#options.monotonicMs()))
       this.#queue.read()
-    } else if (open.namedAtMs === 0) this.#settle(open)
+    } else if (!open.isPending) this.#settle(open)
   }
 
   #finish(open: OpenExchange, end: AccessEnd): void {

@@ -1,7 +1,7 @@
 /**
  * Response headers by which a backend commands a server or content network in front: fetch another target, send a file,
  * cache for all, mark a host as failed. Such a proxy trusts every backend, but behind this gateway some backends belong
- * to tenants. SECURITY.md lists which program acts on which name.
+ * to tenants. docs/explanation/commanding-headers.md lists which program acts on which name.
  */
 const commandingNames: ReadonlySet<string> = new Set([
   'x-replace-session',

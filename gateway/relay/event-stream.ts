@@ -1,12 +1,14 @@
 import { GatewayError } from '../errors/gateway-error.ts'
 import { keepAlive, keepAliveAfterId, renderStreamFailure, responseIdPrefixes } from '../errors/render-stream.ts'
 import { type AccessEndCode, refusalOfStreamFailure, type StreamFailureCode } from '../errors/stream-failure.ts'
-import type { StreamKind } from '../errors/surface.ts'
-import type { ResponseSink, UpstreamError, UpstreamResponse } from '../http/engine.ts'
+import type { StreamRules } from '../errors/surface.ts'
+import type { ToldError } from '../errors/told-error.ts'
+import type { BodyEnd, ResponseSink, UpstreamError, UpstreamResponse } from '../http/engine.ts'
 import { type Exchange, Holding, pieceBytes, type ResponseHead, type ResponseWriter } from '../http/exchange.ts'
 import type { Slot, UnorderedList } from '../lib/unordered-list.ts'
+import { findLineEnds } from './line-ends.ts'
 import { EventSplitter, part } from './split-events.ts'
-import { StreamState, withoutByteOrderMark } from './stream-state.ts'
+import { type GoodEnd, StreamState, withoutByteOrderMark } from './stream-state.ts'
 import type { StartTimer, Timer } from './timer.ts'
 
 export type StreamSettings = Readonly<{
@@ -19,8 +21,10 @@ export type StreamSettings = Readonly<{
 }>
 
 export type StreamStart = Readonly<{
-  kind: StreamKind
+  rules: StreamRules
   head: ResponseHead
+  /** Waits until the rights of the stream are judged where a change may concern them. Undefined if none does. */
+  confirm: () => Promise<void> | undefined
   onStarted: () => void
   onRefused: (error: unknown) => void
   observer: StreamObserver
@@ -49,7 +53,8 @@ export class EventStreamRelay implements ResponseSink {
   readonly #exchange: Exchange
   readonly #settings: StreamSettings
   readonly #place: Slot<EventStreamRelay>
-  readonly #kind: StreamKind
+  readonly #rules: StreamRules
+  readonly #confirm: StreamStart['confirm']
   readonly #observer: StreamObserver
   readonly #splitter: EventSplitter
   readonly #stream: StreamState
@@ -68,10 +73,11 @@ export class EventStreamRelay implements ResponseSink {
     this.#exchange = exchange
     this.#settings = settings
     this.#start = start
-    this.#kind = start.kind
+    this.#rules = start.rules
+    this.#confirm = start.confirm
     this.#observer = start.observer
     this.#splitter = new EventSplitter(settings.eventLimitBytes)
-    this.#stream = new StreamState(start.kind)
+    this.#stream = new StreamState(start.rules)
     this.#kept = new Holding(exchange.account)
     this.#keepAliveTimer = settings.startTimer(settings.keepAliveMs, EventStreamRelay.#onTime, this)
     this.#heldBytes = countHead(start.head)
@@ -91,16 +97,32 @@ export class EventStreamRelay implements ResponseSink {
   }
 
   /**
-   * A body that is delimited by its connection also ends like this when the upstream dies. So an end before the
-   * terminal event is a failure.
+   * An end before the terminal event is a failure, since a body that is delimited by its connection also ends like this
+   * when the upstream dies. At an end that framing proves, a terminal event may lack its blank line: SDKs read it.
    */
-  end(): void {
-    this.#tryStop('worker_disconnected', undefined)
+  end(how: BodyEnd): void {
+    try {
+      const isOpen = this.#state === 'waiting' || this.#state === 'streaming'
+      const rest = isOpen ? this.#splitter.takeRest() : undefined
+      const end = isOpen && how === 'framed' ? this.#stream.findGoodEnd(rest) : undefined
+      // The word of the gateway must hold when it is said.
+      const confirming = end?.isAdded ? this.#confirm() : undefined
+      if (end && confirming) {
+        confirming.then(() => this.#passLast(end)).catch((error: unknown) => this.#failWithBug(error))
+        return
+      }
+      if (end) this.#passLast(end)
+      else this.#stop('worker_disconnected', undefined, isOpen ? this.#stream.readToldError(rest) : undefined)
+    } catch (error) {
+      this.#failWithBug(error)
+    }
   }
 
   fail(error: UpstreamError): void {
     if (error.fault === 'cancelled') return
-    this.#tryStop(error.fault === 'timeout' ? 'upstream_timeout' : 'worker_disconnected', error)
+    const isOpen = this.#state === 'waiting' || this.#state === 'streaming'
+    const told = isOpen ? this.#stream.readToldError(this.#splitter.takeRest()) : undefined
+    this.#tryStop(error.fault === 'timeout' ? 'upstream_timeout' : 'worker_disconnected', error, told)
   }
 
   drain(): void {
@@ -123,8 +145,9 @@ export class EventStreamRelay implements ResponseSink {
   #take(chunk: Buffer): void {
     const { bytes, ends, isTooLarge } = this.#splitter.split(chunk)
     let start = 0
+    const findLineEnd = findLineEnds(bytes)
     for (const end of ends) {
-      const meaning = this.#stream.read(part(bytes, start, end))
+      const meaning = this.#stream.read(bytes, start, end, findLineEnd)
       start = end
       if (meaning !== 'terminal-event') continue
       this.#pass(bytes)
@@ -134,6 +157,13 @@ export class EventStreamRelay implements ResponseSink {
     this.#pass(part(bytes, 0, start))
     if (isTooLarge) this.#stop('event_too_large', undefined)
     else this.#keep()
+  }
+
+  #passLast({ blocks }: GoodEnd): void {
+    if (this.#state !== 'waiting' && this.#state !== 'streaming') return
+    for (const block of blocks) this.#pass(block)
+    this.#finish()
+    this.#stop('worker_disconnected', undefined)
   }
 
   /** Counts the memory of unfinished events. If the account is full, this stream ends and its connection goes on. */
@@ -227,9 +257,9 @@ export class EventStreamRelay implements ResponseSink {
     this.#letGo()
   }
 
-  #tryStop(code: StreamFailureCode, cause: unknown): void {
+  #tryStop(code: StreamFailureCode, cause: unknown, told?: ToldError): void {
     try {
-      this.#stop(code, cause)
+      this.#stop(code, cause, told)
     } catch (error) {
       this.#failWithBug(error)
     }
@@ -255,7 +285,7 @@ export class EventStreamRelay implements ResponseSink {
     this.#start?.onStarted()
   }
 
-  #stop(code: StreamFailureCode, cause: unknown): void {
+  #stop(code: StreamFailureCode, cause: unknown, told?: ToldError): void {
     const state = this.#state
     if (state === 'failed' || state === 'closed') return
     this.#state = state === 'done' ? 'closed' : 'failed'
@@ -263,19 +293,19 @@ export class EventStreamRelay implements ResponseSink {
     this.#source.abort()
     this.#letGo()
     if (state === 'waiting') {
-      this.#start?.onRefused(new GatewayError(refusalOfStreamFailure(code), { cause }))
+      this.#start?.onRefused(new GatewayError(refusalOfStreamFailure(code), { cause, told }))
       return
     }
     if (state === 'streaming') {
       this.#observer.onStreamFailure(code, cause)
-      this.#write(Buffer.from(this.#composeFailure(code)))
+      this.#write(Buffer.from(this.#composeFailure(code, told)))
     }
     this.#writer?.end()
   }
 
-  #composeFailure(code: StreamFailureCode): string {
+  #composeFailure(code: StreamFailureCode, told: ToldError | undefined): string {
     const { now, makeId } = this.#settings
-    const kind = this.#kind
+    const { kind } = this.#rules
     const { responseId, createdAt, sequenceNumber, hasEvents } = this.#stream
     return renderStreamFailure(code, {
       kind,
@@ -283,6 +313,7 @@ export class EventStreamRelay implements ResponseSink {
       createdAt: createdAt ?? Math.floor(now().getTime() / 1000),
       sequenceNumber,
       hasEvents,
+      told,
     })
   }
 

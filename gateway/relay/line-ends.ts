@@ -1,19 +1,26 @@
 export const lineFeed = 0x0a
 export const carriageReturn = 0x0d
 
+const shortLineBytes = 8
+
+export type FindLineEnd = (from: number) => number
+
 /**
  * Finds the next LF or CR from a position on, or -1. Positions must not go back: each byte is read once, however many
  * lines there are.
  */
-export function findLineEnds(bytes: Buffer): (from: number) => number {
+export function findLineEnds(bytes: Buffer): FindLineEnd {
   let nextLineFeed = -2
   let nextCarriageReturn = -2
   return (from) => {
-    const first = bytes[from]
     // In a stream of short lines a search for each of them would take most of the time.
-    if (first === lineFeed || first === carriageReturn) return from
-    if (nextLineFeed !== -1 && nextLineFeed < from) nextLineFeed = bytes.indexOf(lineFeed, from)
-    if (nextCarriageReturn !== -1 && nextCarriageReturn < from) nextCarriageReturn = bytes.indexOf(carriageReturn, from)
+    const near = Math.min(from + shortLineBytes, bytes.length)
+    for (let index = from; index < near; index += 1) {
+      const byte = bytes[index]
+      if (byte === lineFeed || byte === carriageReturn) return index
+    }
+    if (nextLineFeed !== -1 && nextLineFeed < near) nextLineFeed = bytes.indexOf(lineFeed, near)
+    if (nextCarriageReturn !== -1 && nextCarriageReturn < near) nextCarriageReturn = bytes.indexOf(carriageReturn, near)
     if (nextLineFeed < 0) return nextCarriageReturn
     return nextCarriageReturn < 0 ? nextLineFeed : Math.min(nextLineFeed, nextCarriageReturn)
   }

@@ -1,4 +1,4 @@
-import { findLineEnds, lineFeed } from './line-ends.ts'
+import { type FindLineEnd, findLineEnds, lineFeed } from './line-ends.ts'
 
 /** A block of an event stream (WHATWG HTML 9.2.6). A block without `data` is not an event. */
 export type EventFields = Readonly<{
@@ -11,32 +11,43 @@ const names = { event: Buffer.from('event'), data: Buffer.from('data'), id: Buff
 const colon = 0x3a
 const space = 0x20
 const nameLimitBytes = 64
+const shortBytes = 16
+const noData: Buffer = Buffer.alloc(0)
 
-export function readFields(block: Buffer): EventFields {
-  const findLineEnd = findLineEnds(block)
+/**
+ * Reads the block from `start` to `end`. Its finder of line ends may serve all blocks of a chunk. To begin a search for
+ * each short block costs more than to read it.
+ */
+export function readFields(
+  bytes: Buffer,
+  start = 0,
+  end = bytes.length,
+  findLineEnd: FindLineEnd = findLineEnds(bytes),
+): EventFields {
   let name: string | undefined
   let hasId = false
   let data: Buffer | undefined
   let joined: JoinedLines | undefined
-  let start = 0
-  for (let end = findLineEnd(0); end >= 0; end = findLineEnd(start)) {
-    const value = (field: Buffer): number => findValue(block, start, end, field)
-    const dataStart = value(names.data)
-    if (dataStart >= 0) {
-      const line = block.subarray(dataStart, end)
-      if (data) {
-        joined ??= new JoinedLines(data, block.length)
-        joined.add(line)
+  let lineStart = start
+  for (let lineEnd = findLineEnd(start); lineEnd >= 0 && lineEnd < end; lineEnd = findLineEnd(lineStart)) {
+    // The LF of a CR LF then reads as an empty line, which changes nothing here. A comment has no field either.
+    if (lineEnd > lineStart && bytes[lineStart] !== colon) {
+      const dataStart = findValue(bytes, lineStart, lineEnd, names.data)
+      if (dataStart >= 0) {
+        if (data) {
+          joined ??= new JoinedLines(data, end - start)
+          joined.add(bytes, dataStart, lineEnd)
+        } else {
+          data = dataStart === lineEnd ? noData : bytes.subarray(dataStart, lineEnd)
+        }
       } else {
-        data = line
+        const nameStart = findValue(bytes, lineStart, lineEnd, names.event)
+        if (nameStart >= 0) name = bytes.toString('latin1', nameStart, Math.min(lineEnd, nameStart + nameLimitBytes))
+        else if (findValue(bytes, lineStart, lineEnd, names.id) >= 0) hasId = true
       }
-    } else {
-      const nameStart = value(names.event)
-      if (nameStart >= 0) name = block.toString('latin1', nameStart, Math.min(end, nameStart + nameLimitBytes))
-      else if (value(names.id) >= 0) hasId = true
     }
-    // The LF of a CR LF then reads as an empty line, which changes nothing here.
-    start = end + 1
+    lineStart = lineEnd + 1
+    if (lineStart >= end) break
   }
   return { name, data: joined?.bytes() ?? data, hasId }
 }
@@ -60,9 +71,12 @@ class JoinedLines {
     this.#length = first.copy(this.#bytes)
   }
 
-  add(line: Buffer): void {
+  add(bytes: Buffer, start: number, end: number): void {
     this.#bytes[this.#length] = lineFeed
-    this.#length += 1 + line.copy(this.#bytes, this.#length + 1)
+    this.#length += 1
+    // To call `copy` for a line of a few bytes costs more than to copy them.
+    if (end - start > shortBytes) this.#length += bytes.copy(this.#bytes, this.#length, start, end)
+    else for (let index = start; index < end; index += 1) this.#bytes[this.#length++] = bytes[index] ?? 0
   }
 
   bytes(): Buffer {

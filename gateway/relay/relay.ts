@@ -1,6 +1,6 @@
 import { GatewayError } from '../errors/gateway-error.ts'
-import type { StreamKind } from '../errors/surface.ts'
-import type { ResponseSink, UpstreamError, UpstreamResponse } from '../http/engine.ts'
+import type { StreamRules } from '../errors/surface.ts'
+import type { BodyEnd, ResponseSink, UpstreamError, UpstreamResponse } from '../http/engine.ts'
 import type { Exchange, RawHeaders, ResponseHead, ResponseWriter } from '../http/exchange.ts'
 import type { Awaitable } from '../lib/awaitable.ts'
 import { UnorderedList } from '../lib/unordered-list.ts'
@@ -24,6 +24,7 @@ export type RelayContext = Readonly<{
   requestId: string
   observer: AnswerContext['observer'] & StreamObserver
   open?: StreamHolder
+  confirm?: (() => Promise<void> | undefined) | undefined
 }>
 
 export type StreamHolder = { stream: Pick<EventStreamRelay, 'endAccess'> | undefined }
@@ -55,8 +56,9 @@ export function createRelay(options: RelayOptions): Relaying {
     new Promise<void>((onStarted, onRefused) => {
       const { resume, abort } = response
       const stream = new EventStreamRelay({ resume, abort }, exchange, settings, {
-        kind: readStreamKind(context.match),
+        rules: readStreamRules(context.match),
         head,
+        confirm: context.confirm ?? (() => undefined),
         onStarted,
         onRefused,
         observer: context.observer,
@@ -225,9 +227,9 @@ class GuardedSink implements ResponseSink {
     }
   }
 
-  end(): void {
+  end(how: BodyEnd): void {
     try {
-      this.#sink.end()
+      this.#sink.end(how)
     } catch (error) {
       this.#breakOff(error)
     }
@@ -248,8 +250,8 @@ class GuardedSink implements ResponseSink {
   }
 }
 
-function readStreamKind({ route, target }: RouteMatch): StreamKind {
+function readStreamRules({ route, target }: RouteMatch): StreamRules {
   if (route.stream !== undefined) return route.stream
   const [last, beforeLast] = [target.segments.at(-1), target.segments.at(-2)]
-  return beforeLast === 'chat' && last === 'completions' ? 'chat' : 'responses'
+  return { kind: beforeLast === 'chat' && last === 'completions' ? 'chat' : 'responses', end: 'marker' }
 }

@@ -33,6 +33,20 @@ export function scanMembers(json: Buffer, from: number, take: TakeMember): void 
   }
 }
 
+/** Visits the elements of the JSON array at `from`, by their places. */
+export function scanElements(json: Buffer, from: number, take: (start: number) => void): void {
+  if (json[from] !== openBracket) return
+  let position = skipSpace(json, from + 1)
+  while (position < json.length && json[position] !== closeBracket) {
+    const end = endOfValue(json, position)
+    if (end < 0) return
+    take(position)
+    position = skipSpace(json, end)
+    if (json[position] !== comma) return
+    position = skipSpace(json, position + 1)
+  }
+}
+
 const usualKeys = ['type', 'sequence_number', 'delta', 'item_id', 'output_index', 'content_index', 'id', 'choices']
 
 function readKey(json: Buffer, start: number, end: number): string {
@@ -98,7 +112,7 @@ function parse(json: Buffer, start: number, end: number): unknown {
   }
 }
 
-function skipSpace(json: Buffer, from: number): number {
+export function skipSpace(json: Buffer, from: number): number {
   let position = from
   while (isSpace(json[position])) position++
   return position

@@ -14,6 +14,9 @@ export const part = (bytes: Buffer, start: number, end: number): Buffer =>
 
 const nothing = Buffer.alloc(0)
 
+/** Room for the line ends that `takeRest` adds. */
+const closingBytes = 2
+
 /**
  * Cuts an event stream after its blank lines (WHATWG HTML 9.2.6: a line ends in LF, CR LF or CR) and keeps the
  * unfinished block. It changes no byte, reads each once, and copies each a few times at most.
@@ -36,6 +39,19 @@ export class EventSplitter {
   drop(): void {
     this.#held = nothing
     this.#heldBytes = 0
+  }
+
+  /**
+   * The unfinished block with the line ends that it lacks, undefined if none is held. A lone CR at its end needs two, since
+   * an LF behind it belongs to it.
+   */
+  takeRest(): Buffer | undefined {
+    if (this.#heldBytes === 0) return undefined
+    const lacking = this.#held[this.#heldBytes - 1] === lineFeed ? 1 : closingBytes
+    const size = this.#heldBytes + lacking
+    this.#held.fill(lineFeed, this.#heldBytes, size)
+    this.#heldBytes = 0
+    return this.#held.subarray(0, size)
   }
 
   split(chunk: Buffer): Split {
@@ -81,8 +97,8 @@ export class EventSplitter {
   /** Doubles the buffer as it grows, so that an event in many small pieces is not copied for each piece. */
   #hold(bytes: Buffer): void {
     const size = this.#heldBytes + bytes.length
-    if (size > this.#held.length) {
-      const wider = Buffer.allocUnsafe(Math.max(size, this.#held.length * 2))
+    if (size + closingBytes > this.#held.length) {
+      const wider = Buffer.allocUnsafe(Math.max(size + closingBytes, this.#held.length * 2))
       this.#held.copy(wider, 0, 0, this.#heldBytes)
       this.#held = wider
     }

@@ -10,6 +10,7 @@ import type { Metrics } from '../observe/metrics/metrics.ts'
 import type { Policy } from '../policy/compile.ts'
 import type { PolicyTexts } from '../policy/file.ts'
 import { parsePolicyInThread, readPolicyTexts, readPolicyTextsNow } from '../policy/load.ts'
+import { policyLookMs } from '../rights/budget.ts'
 import { createCachedFileReader } from './cached-file-reader.ts'
 import { createMissingFiles, findPlaces, type HoldReason, type MissingFiles, type Table } from './held-policies.ts'
 import { keepPolicyLedger, type PolicyStatus, type PolicyTextList, takeFingerprint } from './policy-status.ts'
@@ -30,8 +31,6 @@ type PolicyDependencies = Readonly<{
   monotonicMs: () => number
   tables: PolicyTableStore
 }>
-
-export const pollIntervalMs = 250
 
 const keepEveryMs = 30_000
 
@@ -73,7 +72,7 @@ export async function startPolicies(
   const takesWider = configuration.reload.onWidening === 'allow'
   const intake: Intake = { inForce: () => inForce, takesWider, parse, compare, missing, holder, take, tell }
   const look = watchPolicyFiles(directory, texts, intake, { ledger, log, metrics })
-  const stops = [repeat(look, pollIntervalMs, onBug), repeat(keepTable, keepEveryMs, onBug)]
+  const stops = [repeat(look, policyLookMs, onBug), repeat(keepTable, keepEveryMs, onBug)]
   return {
     reload: () => look(true).catch(onBug),
     stop: () => {
@@ -263,7 +262,7 @@ const forever = Number.POSITIVE_INFINITY
 
 const lengthOf = (texts: PolicyTexts): number => [...texts.values()].reduce((sum, text) => sum + text.length, 0)
 
-const cutSummary = ({ gained, lost, widened }: PolicySummary) => ({
+export const cutSummary = ({ gained, lost, widened }: PolicySummary) => ({
   gained: cut(gained),
   lost: cut(lost),
   widened: cut(widened.map(({ what }) => what)),

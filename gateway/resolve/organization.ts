@@ -1,6 +1,7 @@
 import type { Principal } from '../authenticate/principal.ts'
 import type { OrganizationSummary, RoleAssignment, UserRecord } from '../directory/directory.ts'
 import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
+import { isLabel } from '../policy/host.ts'
 import type { RequestHeaders } from '../receive/headers.ts'
 import type { RouteMatch } from '../route/table.ts'
 import { parseId, readOrganizationCookie, readOrganizationId } from './organization-id.ts'
@@ -9,7 +10,7 @@ export type Organization = OrganizationSummary & Readonly<{ role: string }>
 
 export type OrganizationHeaders = Pick<RequestHeaders, 'organizationId' | 'cookie'>
 
-/** The route's path decides, then the header, then the cookie, then the user's last choice (SPEC section 3). */
+/** The route's path or host decides, then the header, then the cookie, then the user's last choice (SPEC section 3). */
 export function resolveOrganization(
   principal: Principal,
   match: RouteMatch,
@@ -18,6 +19,7 @@ export function resolveOrganization(
   const { organizationParam } = match.route
   if (organizationParam !== undefined)
     return resolveFromPath(principal, match.params.get(organizationParam) ?? '', headers)
+  if (match.hostLabel !== undefined) return resolveFromHost(principal, match.hostLabel, headers)
   const named = readOrganizationId(headers.organizationId)
   if (named !== undefined) return requireMembership(principal, named, 'header_not_a_member')
   const remembered = readOrganizationCookie(headers.cookie)
@@ -46,6 +48,26 @@ function resolveFromPath(principal: Principal, segment: string, headers: Organiz
   // A header that contradicts the path would leave open which organization was authorized.
   if (beside !== undefined && beside !== id) throw new GatewayError('organization_contradiction')
   return requireMembership(principal, id, 'path_not_a_member')
+}
+
+/**
+ * The id of a foreign organization is not looked up, so that a header beside its label tells nothing about it. A header
+ * that names another organization of the caller contradicts the label in any case.
+ */
+function resolveFromHost({ user }: Principal, label: string, headers: OrganizationHeaders): Organization {
+  const beside = readOrganizationId(headers.organizationId)
+  const organization = findLabelled(user, label)
+  const isOther = organization ? beside !== organization.id : beside !== undefined && findMembership(user, beside)
+  if (beside !== undefined && isOther) throw new GatewayError('organization_contradiction')
+  if (!organization) throw new GatewayError('host_not_a_member')
+  return organization
+}
+
+/** None if two organizations of the user have the slug: an adopted database may allow that. */
+export function findLabelled({ roles }: Pick<UserRecord, 'roles'>, label: string): Organization | undefined {
+  if (!isLabel(label)) return undefined
+  const [found, other] = roles.filter(({ organization }) => organization?.slug === label)
+  return found?.organization && !other ? asOrganization(found.organization, found.role) : undefined
 }
 
 /** Clients cannot tell an unknown organization from a foreign one. */

@@ -8,7 +8,7 @@ import { parseId } from './organization-id.ts'
 import { readResourceIds } from './resource-ids.ts'
 
 export type Resource =
-  | Readonly<{ kind: 'agent'; agent: AgentRecord | undefined }>
+  | Readonly<{ kind: 'agent'; agent: AgentRecord | ForeignResource | undefined }>
   | Readonly<{ kind: 'object'; record: ResourceRecord | ForeignResource | undefined }>
 
 export function resolveResource(
@@ -39,7 +39,7 @@ export function findGuarded(
   if (kind === 'agent') {
     const id = parseId(ids[0] ?? '')
     if (id === undefined) return { kind, agent: undefined }
-    return andThen(directory.findAgent(id), (agent) => ({ kind, agent }))
+    return andThen(directory.findAgent(id, organization?.id), (agent) => ({ kind, agent }))
   }
   const named = nameResource(match, ids)
   if (!named) return { kind, record: undefined }

@@ -3,6 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { describeEventError, type EventError, EventFault } from '../errors/event-fault.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { createBoundedMap } from '../lib/bounded-map.ts'
+import { keyPatienceMs, pollPausesMs } from '../rights/paces.ts'
 import type { AskForEvents, PollQuestion } from './poll-question.ts'
 import type { Sender } from './signals.ts'
 
@@ -12,7 +13,7 @@ export type PollOptions = Readonly<{
   everyMs: number
   ask: AskForEvents
   createSender: () => Sender
-  take: (token: string, sender: Sender, id: string) => Promise<void>
+  take: (token: string, sender: Sender, id: string) => Promise<unknown>
   onRefused: (refusal: Refusal, sender: Sender) => void
   onAsked: (error?: unknown) => void
   monotonicMs: () => number
@@ -27,11 +28,6 @@ type Reply = Readonly<{ kind: 'stored' | 'later' }> | Readonly<{ kind: 'refused'
 
 type Judged = Readonly<{ id: string; reply: Reply; isNew: boolean }>
 
-const firstPauseMs = 1_000
-const longestPauseMs = 30_000
-const longestStallMs = 5_000
-const refusalMs = 10
-
 export async function pollForEvents(options: PollOptions): Promise<void> {
   const { maxEvents, returnImmediately, everyMs, ask, onAsked, monotonicMs, random, sleep, isStopped } = options
   const judge = createJudge(options)
@@ -39,7 +35,7 @@ export async function pollForEvents(options: PollOptions): Promise<void> {
   let stalls = 0
   const pause = (longestMs: number): number => {
     stalls += 1
-    return Math.min(longestMs, firstPauseMs * 2 ** (stalls - 1)) * (0.5 + random() / 2)
+    return Math.min(longestMs, pollPausesMs.first * 2 ** (stalls - 1)) * (0.5 + random() / 2)
   }
   const round = async (): Promise<number> => {
     const startedMs = monotonicMs()
@@ -52,16 +48,16 @@ export async function pollForEvents(options: PollOptions): Promise<void> {
       await nextTurn()
     }
     untold = await Promise.all(judged)
-    if (untold.length > 0 && !untold.some(({ isNew }) => isNew)) return pause(longestStallMs)
+    if (untold.length > 0 && !untold.some(({ isNew }) => isNew)) return pause(pollPausesMs.longestStall)
     stalls = 0
     if (untold.length === 0) return Math.max(0, everyMs - (monotonicMs() - startedMs))
     const refused = untold.filter(({ isNew, reply }) => isNew && reply.kind === 'refused')
-    return Math.min(longestStallMs, refused.length * refusalMs)
+    return Math.min(pollPausesMs.longestStall, refused.length * pollPausesMs.perRefusal)
   }
   while (!isStopped()) {
     const pauseMs = await round().catch((error: unknown) => {
       if (!isStopped()) onAsked(error)
-      return pause(longestPauseMs)
+      return pause(pollPausesMs.longest)
     })
     if (pauseMs > 0) await sleep(pauseMs)
   }
@@ -108,8 +104,6 @@ function createJudge({ createSender, take, onRefused, monotonicMs }: PollOptions
     return { id, isNew, reply: { kind, error: describeEventError(refusal) } }
   }
 }
-
-const keyPatienceMs = 60_000
 
 /** Keys are fetched for an unknown one twice a minute at most, so the transmitter may have just replaced its own. */
 function mayPass(refusal: Refusal, ageMs: number): boolean {

@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import { EventFault } from '../errors/event-fault.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Exchange } from '../http/exchange.ts'
+import { requirePlainBody } from '../receive/headers.ts'
 
 export type PushSecrets = ReadonlyMap<string, readonly Buffer[]>
 
@@ -38,4 +39,5 @@ function requireType(headers: Exchange['headers'], wanted: string): void {
   const types = headers.filter((_, index) => index % 2 === 1 && headers[index - 1]?.toLowerCase() === 'content-type')
   if (types.length !== 1 || types[0]?.split(';', 1)[0]?.trim().toLowerCase() !== wanted)
     throw new GatewayError('malformed')
+  requirePlainBody(headers)
 }

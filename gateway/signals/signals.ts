@@ -8,14 +8,17 @@ import { type PushSecrets, readEventRequest, readLogoutRequest, requireSecret } 
 
 export type Sender = Readonly<{ clientAddress: string; requestId: string }>
 
-export type TakeLogout = (token: string, sender: Sender) => Promise<void>
+/** Resolves to whether the message changed something: a replay is authentic, too. */
+export type TakeLogout = (token: string, sender: Sender) => Promise<boolean>
 
-export type TakeEvent = (transmitter: string, token: string, sender: Sender, id?: string) => Promise<void>
+export type TakeEvent = (transmitter: string, token: string, sender: Sender, id?: string) => Promise<boolean>
 
 export type SignalReceivers = Readonly<{ takeLogout: TakeLogout; takeEvent: TakeEvent; secrets: PushSecrets }>
 
 export type SignalReports = Readonly<{
   onRefused: (refusal: GatewayError, sender: Sender) => void
+  /** A message was authentic and new, so its sender is an issuer, or a proxy in front of it. */
+  onProven: (clientAddress: string) => void
   onEventRefused: (refusal: GatewayError | EventFault, transmitter: string | undefined, sender: Sender) => void
 }>
 
@@ -32,7 +35,8 @@ export const createSignals = (receivers: SignalReceivers, reports: SignalReports
       if (name === undefined && path !== '/backchannel-logout') throw new GatewayError('route_not_found')
       if (exchange.method !== 'POST') throw new GatewayError('method_not_allowed')
       if (name !== undefined) return await takePush(name, headers.authorization, exchange, sender)
-      await receivers.takeLogout(await readLogoutRequest(exchange), sender)
+      const isNew = await receivers.takeLogout(await readLogoutRequest(exchange), sender)
+      if (isNew) reports.onProven(sender.clientAddress)
       answer(exchange, sender, 200, [], '')
     } catch (error) {
       const refusal = GatewayError.from(error)
@@ -45,13 +49,13 @@ export const createSignals = (receivers: SignalReceivers, reports: SignalReports
 const pushPath = '/ssf/'
 
 const createTakePush =
-  ({ takeEvent, secrets }: SignalReceivers, { onEventRefused }: SignalReports) =>
+  ({ takeEvent, secrets }: SignalReceivers, { onProven, onEventRefused }: SignalReports) =>
   async (name: string, authorization: readonly string[], exchange: Exchange, sender: Sender): Promise<void> => {
     let transmitter: string | undefined
     try {
       requireSecret(secrets, name, authorization)
       transmitter = name
-      await takeEvent(name, await readEventRequest(exchange), sender)
+      if (await takeEvent(name, await readEventRequest(exchange), sender)) onProven(sender.clientAddress)
       answer(exchange, sender, 202, [], '')
     } catch (error) {
       const refusal = error instanceof EventFault ? error : GatewayError.from(error)

@@ -1,6 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { type IssuerRoute, inTime, tellIssuer } from '../authenticate/ask-issuer.ts'
 import { EventFault } from '../errors/event-fault.ts'
+import { verificationLookMs } from '../rights/paces.ts'
 
 export type States = Readonly<{ write: (askedAt: number) => string; read: (state: string) => number }>
 
@@ -45,8 +46,6 @@ export type VerificationOptions = Readonly<{
   isStopped: () => boolean
 }>
 
-const longestSleepMs = 60_000
-
 export async function verifyStream(options: VerificationOptions): Promise<void> {
   const { everyMs, claim, ask, onVerified, onOutcome, random, sleep, isStopped } = options
   const round = async (): Promise<void> => {
@@ -61,6 +60,6 @@ export async function verifyStream(options: VerificationOptions): Promise<void> 
     await round().catch((error: unknown) => {
       if (!isStopped()) onOutcome('failed', error)
     })
-    await sleep(Math.min(everyMs, longestSleepMs) * (0.5 + random() / 2))
+    await sleep(Math.min(everyMs, verificationLookMs) * (0.5 + random() / 2))
   }
 }

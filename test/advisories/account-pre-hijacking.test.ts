@@ -1,5 +1,3 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import { decodeJwt } from 'jose'
 import pg from 'pg'
 import t, { type Test } from 'tap'
@@ -150,27 +148,6 @@ t.test('backends are told whether the address was verified, and at once when tha
   const isOther = async () => ((await told(jwt)) as { email: string }).email === 'other@x.example'
   await until(isOther, 'the change')
   t.match(await told(jwt), { emailVerified: false })
-})
-
-t.test('the migration believes addresses of users that no login has made', async (t) => {
-  const databaseUrl = await startTestDatabase(t)
-  const client = new pg.Client({ connectionString: databaseUrl })
-  await client.connect()
-  t.teardown(() => client.end())
-  const folder = fileURLToPath(new URL('../../gateway/directory/postgres/migrations/', import.meta.url))
-  const files = readdirSync(folder)
-    .filter((name) => name < '0009')
-    .sort()
-  for (const file of files) await client.query(readFileSync(`${folder}${file}`, 'utf8'))
-  await client.query(`insert into users (email, user_type) values ('a@x', 'human'), ('b@x', 'human'), ('c@x', 'client-managed');
-    insert into user_identities (user_id, issuer, subject) values (1, 'i', 's')`)
-  await client.query(readFileSync(`${folder}0009.do.verified-emails.sql`, 'utf8'))
-  await client.query("insert into users (email, user_type) values ('d@x', 'human')")
-  const { rows } = await client.query('select email_verified from users order by id')
-  t.same(
-    rows.map((row) => row.email_verified),
-    [false, true, true, false],
-  )
 })
 
 t.test('in an adopted database the view’s column decides, and one that is not there reads as false', async (t) => {

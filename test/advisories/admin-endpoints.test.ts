@@ -1,6 +1,6 @@
 import t from 'tap'
-import { isLoopback } from '../../gateway/admin/console-host.ts'
-import { call } from '../support/client.ts'
+import { isLoopback } from '../../gateway/lib/loopback.ts'
+import { call, callRaw } from '../support/client.ts'
 import { anyPort, startTestGateway } from '../support/gateway.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
@@ -115,4 +115,31 @@ t.test('another site makes no operator’s browser ask the directory', async (t)
     t.match(await call(world.admin, { path, headers }), { status: 200, text: /Members of organization/ })
   const linked = await call(world.admin, { path: '/', headers: { 'sec-fetch-site': 'cross-site' } })
   t.equal(linked.status, 200, 'a link leads to the console')
+})
+
+t.test('a health check without Host is answered as one with it, and no other page is', async (t) => {
+  for (const version of ['1.0', '1.1'])
+    for (const lines of ['', 'Host:\r\n'])
+      for (const method of ['GET', 'HEAD', 'OPTIONS']) {
+        const ask = (path: string, more = ''): Promise<string> =>
+          callRaw(world.admin, `${method} ${path} HTTP/${version}\r\n${lines}${more}Connection: close\r\n\r\n`)
+        const told = `${method} of HTTP/${version} ${lines}`
+        for (const path of ['/healthz', '/readyz', '/readyz?from=haproxy'])
+          t.match(await ask(path), /^HTTP\/1\.1 200 /, `${told} ${path}`)
+        for (const path of [...pages.slice(2), '/healthz/', '/readyz/../metrics', '//healthz', '/x?/healthz'])
+          t.match(await ask(path), /^HTTP\/1\.1 400 /, `${told} ${path}`)
+        const foreign = callRaw(
+          world.admin,
+          `${method} /healthz HTTP/${version}\r\nHost: evil.example\r\nConnection: close\r\n\r\n`,
+        )
+        t.match(await foreign, /^HTTP\/1\.1 421 /, `${told} of another name`)
+      }
+  for (const lines of ['Host: localhost\r\nHost: localhost', 'Host: a@localhost', 'Host: localhost/x', 'Host: a, b'])
+    for (const path of pages) {
+      const answer = await callRaw(world.admin, `GET ${path} HTTP/1.1\r\n${lines}\r\n\r\n`)
+      t.match(answer, /^HTTP\/1\.1 400 [\s\S]*connection: close/i, `${lines} ${path}`)
+    }
+  const preflight =
+    'OPTIONS /healthz HTTP/1.1\r\nHost: localhost\r\nOrigin: https://evil.example\r\nConnection: close\r\n\r\n'
+  t.match(await callRaw(world.admin, preflight), /^HTTP\/1\.1 405 /, 'a browser’s preflight')
 })

@@ -39,6 +39,7 @@ const switching = { isHandshake: true, hasStarted: false, status: 0 }
 
 for (const [name, exchange, opened, expected] of [
   ['an unanswered handshake', switching, socketRoute, 'route_not_found'],
+  ['a handshake whose head is not written', switching, socketRoute, 'route_changed'],
   ['a WebSocket', { isHandshake: true, status: 101 }, socketRoute, 'route_not_found'],
   ['a handshake that was answered otherwise', { isHandshake: true, status: 403 }, socketRoute, undefined],
   ['a request without a handshake', { hasStarted: false, status: 0 }, socketRoute, undefined],
@@ -48,6 +49,7 @@ for (const [name, exchange, opened, expected] of [
     const { recheck, open, stage } = stageRecheck(t)
     stage.table = compileRoutes([opened])
     const { entry } = open(1, recheck.countHeard(), false, exchange)
+    entry.isForwarded = expected !== 'route_changed'
     const { policyReads } = stage
     stage.table = compileRoutes([route])
     recheck.recheckAll()
@@ -191,9 +193,13 @@ t.test('a clock that runs ahead for a while forgets no logout', async (t) => {
   const logout: Logout = { issuer: login.issuer, subject: 's', session: '', at, expiresAt: at + dayMs / 1_000 }
   const store = { readSince: async () => ({ horizon: 1, logouts: [logout] }) }
   const logouts = openLogouts(
-    { issuers: [{ issuer: login.issuer, logout: {} }], transmitters: [], directory: { graceMs: 0 } } as never, // no more is asked
-    { stores: { logouts: store, eventStreams: {} }, rights: { knownAt: () => stage.ms } } as never, // no more is asked
-    { ...clocks, log: {}, metrics: { watchLogouts: () => undefined } } as never, // no more is asked
+    {
+      issuers: [{ issuer: login.issuer, logout: {}, claims: {} }],
+      transmitters: [],
+      directory: { graceMs: 0 },
+    } as never, // no more is asked
+    { stores: { logouts: store, eventStreams: {} }, directory: {}, rights: { knownAt: () => stage.ms } } as never, // no more is asked
+    { ...clocks, log: {}, metrics: { watchLogouts: () => undefined, expectUnmatched: () => undefined } } as never, // no more is asked
   )
   t.teardown(logouts.stop)
   for (let turn = 0; turn < 9; turn++) await new Promise((resolve) => setImmediate(resolve))

@@ -31,7 +31,14 @@ const wrongClaims: readonly Members[] = [
 ]
 
 const wrongHeaders: readonly object[] = [
-  ...[{ typ: undefined }, { typ: 'JWT' }, { typ: 'at+jwt' }, { typ: 'logout+jwt+x' }, { kid: 'unheard-of' }],
+  ...[
+    { typ: undefined },
+    { typ: 'JWT' },
+    { typ: 'at+jwt' },
+    { typ: 'logout+jwt+x' },
+    { typ: 'application/at+jwt' },
+    { kid: 'unheard-of' },
+  ],
   { typ: ['secevent+jwt'] },
 ]
 
@@ -236,7 +243,7 @@ t.test('a replay moves nothing, however often and wherever it comes', async (t) 
 
 t.test('a signal is not a credential', async (t) => {
   t.equal(await statusOf(gateway, await issuer.sign({ sub: other })), 200, 'of the same subject')
-  for (const typ of ['secevent+jwt', 'JWT', 'at+jwt']) {
+  for (const typ of ['secevent+jwt', 'JWT', 'at+jwt', 'application/at+jwt']) {
     const claims = { sub: other, events: { [eventTypes.verification]: {} }, sub_id: opaque }
     t.equal(await statusOf(gateway, await issuer.sign(claims, { typ })), 401, typ)
   }

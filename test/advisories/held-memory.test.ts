@@ -162,6 +162,34 @@ for (const [what, path, more] of [
     await untilFree(gateway, endUpstreams)
   })
 
+// A head may have 32 KiB, and each of its bytes waits for the end of the head.
+for (const [what, pieces] of [
+  ['at once', 1],
+  ['in pieces', 31],
+] as const)
+  t.test(`half of a large head, sent ${what} by each of a crowd, is bounded; another address is served`, async (t) => {
+    const { gateway, endUpstreams } = await startPair(t)
+    const crowd = await Promise.all(Array.from({ length: 300 }, () => openFrom(t, gateway, greedyAddress)))
+    let most = 0
+    for (const socket of crowd) socket.write('GET /silent HTTP/1.1\r\nHost: gateway.test\r\n')
+    for (let piece = 0; piece < pieces; piece += 1) {
+      for (const socket of crowd)
+        if (socket.writable) socket.write(`X-Part-${piece}: ${'x'.repeat(31_000 / pieces - 20)}\r\n`)
+      most = Math.max(most, await readHeld(gateway))
+    }
+    await until(async () => (await countCut(gateway)) > 0, 'some being cut', 20_000)
+    most = Math.max(most, await readHeld(gateway))
+    t.ok(most > limitBytes / 2, `${most} bytes were held`)
+    t.ok(most <= limitBytes, `${most} bytes were held`)
+    await checkHonest(t, gateway)
+    t.ok(
+      crowd.some((socket) => !socket.closed),
+      'as many stay as there is room for',
+    )
+    for (const socket of crowd) socket.destroy()
+    await untilFree(gateway, endUpstreams)
+  })
+
 t.test('the streams with the largest unfinished events end, and say so', async (t) => {
   const { gateway, endUpstreams } = await startPair(t)
   const texts: string[] = []

@@ -77,6 +77,54 @@ t.test('as many interim answers as are allowed pass, and one more is a broken an
   t.equal(await statusFor(long.repeat(22) + whole), 503, 'more than 64 KiB')
 })
 
+const unasked: Readonly<Record<string, string>> = {
+  'a 100': 'HTTP/1.1 100 Continue\r\n\r\n',
+  'a 100 of HTTP/1.0': 'HTTP/1.0 100 Continue\r\n\r\n',
+  'a 102 of HTTP/1.0': 'HTTP/1.0 102 Processing\r\n\r\n',
+  'a 103 of HTTP/1.0 that closes': 'HTTP/1.0 103 Early Hints\r\nConnection: close\r\n\r\n',
+  'a 100 with a length': 'HTTP/1.1 100 Continue\r\nContent-Length: 4\r\n\r\n',
+  'a 100 in chunks': 'HTTP/1.1 100 Continue\r\nTransfer-Encoding: chunked\r\n\r\n',
+  'a 100 that closes': 'HTTP/1.1 100 Continue\r\nConnection: close\r\n\r\n',
+  'a 104 of no name': 'HTTP/1.1 104\r\n\r\n',
+  'a 199': 'HTTP/1.1 199 Odd\r\n\r\n',
+  'several of them': 'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 100\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n',
+}
+
+// An SDK that retries 503 ran one call three times, since each had been executed behind a 100.
+t.test('an interim answer that was not asked for is ignored', async (t) => {
+  let answer = ''
+  let asked = 0
+  const upstream = await startUpstream(t, (socket) => {
+    asked += 1
+    socket.write(answer)
+  })
+  const { public: url } = await serve(t, upstream)
+  for (const [name, head] of Object.entries(unasked)) {
+    answer = head + whole
+    for (const connection of ['close', 'keep-alive']) {
+      const { status, text } = await call(url, { path: `${path}?attack`, headers: { connection } })
+      t.same([status, text], [200, 'seen'], `${name}, ${connection}`)
+    }
+  }
+  t.equal(asked, 2 * Object.keys(unasked).length, 'each was asked once')
+})
+
+t.test('a 101 that was not asked for is a broken answer, and so is one of another version', async (t) => {
+  let answer = ''
+  const upstream = await startUpstream(t, (socket) => socket.write(answer))
+  const { public: url } = await serve(t, upstream)
+  for (const head of [
+    'HTTP/1.1 101 Switching Protocols',
+    'HTTP/1.0 101',
+    'HTTP/2.0 100',
+    'HTTP/0.9 103',
+    'HTTP/1.1 099',
+  ]) {
+    answer = `${head}\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n${whole}`
+    t.equal((await call(url, { path: `${path}?attack` })).status, 503, head)
+  }
+})
+
 t.test('interim answers one by one are counted as well', async (t) => {
   const sockets: Socket[] = []
   const upstream = await startUpstream(t, (socket) => {

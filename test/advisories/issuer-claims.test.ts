@@ -76,6 +76,69 @@ t.test('ID, refresh and logout tokens do not pass for access tokens', async (t) 
   for (const [what, claims] of Object.entries(others)) t.equal(await status({ ...access, ...claims }), 401, what)
 })
 
+const idTokens: Readonly<Record<string, Members>> = {
+  'an ID token of Keycloak': { typ: 'ID' },
+  'an ID token of Keycloak in other case': { typ: 'id' },
+  'an ID token of Cognito': { token_use: 'id' },
+  'an ID token beside an access token': { nonce: 'n', at_hash: 'h' },
+  'an ID token beside a code': { nonce: 'n', c_hash: 'h' },
+}
+
+const neverAccess: Readonly<Record<string, Members>> = {
+  'a refresh token of Keycloak': { typ: 'Refresh' },
+  'an offline token of Keycloak': { typ: 'Offline' },
+  'a logout token of Keycloak': { typ: 'Logout' },
+  'a refresh token in other case': { typ: 'REFRESH' },
+  'a refresh token by its use': { token_use: 'refresh' },
+  'a logout token': { events: { 'http://schemas.openid.net/event/backchannel-logout': {} } },
+  'events that are null': { events: null },
+}
+
+// With `aud` these marks were not looked at, so the refresh token of an issuer that names the API in it gave access.
+t.test('a token that says that it is not an access token is refused, whatever claim names the audience', async (t) => {
+  for (const [audience, named] of [
+    ['web', { aud: 'web' }],
+    [{ azp: 'web' }, { azp: 'web' }],
+    [{ client_id: 'web' }, { client_id: 'web' }],
+    [{ scope: 'api' }, { scope: 'api' }],
+  ] as const) {
+    const usual = await trust(t, { audience })
+    const lenient = await trust(t, { audience, acceptIdTokens: true })
+    const access = { sub: 'a', ...named }
+    const mode = JSON.stringify(audience)
+    for (const { status } of [usual, lenient]) t.equal(await status({ ...access, typ: 'Bearer' }), 200, mode)
+    for (const [what, claims] of Object.entries(idTokens)) {
+      t.equal(await usual.status({ ...access, ...claims }), 401, `${what}, ${mode}`)
+      t.equal(await lenient.status({ ...access, ...claims }), 200, `${what}, ${mode} with acceptIdTokens`)
+    }
+    for (const [what, claims] of Object.entries(neverAccess))
+      for (const { status } of [usual, lenient])
+        t.equal(await status({ ...access, ...claims }), 401, `${what}, ${mode}`)
+    const both = { typ: 'ID', token_use: 'refresh' }
+    t.equal(await lenient.status({ ...access, ...both }), 401, `one of two marks is always refused, ${mode}`)
+  }
+})
+
+t.test('a JWT is as long as its issuer may write it, 16 KiB where nothing is said', async (t) => {
+  for (const [settings, fits, tooLong] of [
+    [{}, 11_000, 12_500],
+    [{ maxTokenBytes: 4_096 }, 2_000, 3_000],
+    // Its head would be too large before its token is.
+    [{ maxTokenBytes: 24_576 }, 17_000, undefined],
+  ] as const) {
+    const { status } = await trust(t, { audience: 'web', ...settings })
+    const groups = (bytes: number) => ({ sub: 'a', aud: 'web', groups: ['x'.repeat(bytes)] })
+    t.equal(await status(groups(fits)), 200, `${fits} ${JSON.stringify(settings)}`)
+    if (tooLong !== undefined) t.equal(await status(groups(tooLong)), 401, `${tooLong} ${JSON.stringify(settings)}`)
+  }
+})
+
+t.test('one mark of an ID token that access tokens may have too refuses none', async (t) => {
+  const { status } = await trust(t, { audience: 'web' })
+  for (const claims of [{ nonce: 'n' }, { token_use: 'access' }, { typ: 'JWT' }, { typ: 'at+jwt' }])
+    t.equal(await status({ sub: 'a', aud: 'web', ...claims }), 200, JSON.stringify(claims))
+})
+
 t.test('a client’s own token never meets a user, even with an equal subject', async (t) => {
   const { enter } = await trust(t, { audience: 'api', linkVerifiedEmail: true, separateClients: true })
   const idOf = async (claims: Members): Promise<number> => (await enter({ aud: 'api', ...claims })).json().data.id

@@ -22,6 +22,8 @@ const pairs = {
   PS256: generateKeyPairSync('rsa', { modulusLength: 2048 }),
   ES256: generateKeyPairSync('ec', { namedCurve: 'P-256' }),
   EdDSA: generateKeyPairSync('ed25519'),
+  // RFC 9864: another name of the same algorithm.
+  Ed25519: generateKeyPairSync('ed25519'),
 } as const
 type Algorithm = keyof typeof pairs
 const names = Object.keys(pairs) as Algorithm[]
@@ -34,7 +36,7 @@ const jwks: JWK[] = names.map((alg) => ({
 
 function signBy(alg: string, key: KeyObject, input: string): Buffer {
   const bytes = Buffer.from(input, 'latin1')
-  if (alg === 'EdDSA') return sign(null, bytes, key)
+  if (alg === 'EdDSA' || alg === 'Ed25519') return sign(null, bytes, key)
   if (alg === 'ES256') return sign('sha256', bytes, { key, dsaEncoding: 'ieee-p1363' })
   const padding = alg === 'PS256' ? constants.RSA_PKCS1_PSS_PADDING : constants.RSA_PKCS1_PADDING
   return sign('sha256', bytes, alg === 'PS256' ? { key, padding, saltLength: 32 } : { key, padding })
@@ -86,7 +88,8 @@ const algorithmNames = [
   'PS512',
   'ES384',
   'ES256K',
-  'Ed25519',
+  'Ed448',
+  'ed25519',
   'rs256',
   'EdDSA ',
 ]
@@ -101,7 +104,16 @@ function changeHeader(header: Members): Members {
     case 2:
       return {
         ...header,
-        typ: pick(['JWT', 'at+jwt', 'AT+JWT', 'logout+jwt', 'dpop+jwt', 'application/at+jwt', undefined]),
+        typ: pick([
+          'JWT',
+          'at+jwt',
+          'AT+JWT',
+          'logout+jwt',
+          'dpop+jwt',
+          'application/at+jwt',
+          'application/JWT',
+          undefined,
+        ]),
       }
     case 3:
       return { ...header, jwk: jwks[random(jwks.length)] }

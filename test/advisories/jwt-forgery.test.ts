@@ -195,9 +195,19 @@ t.test('a token without the type that `requireType` demands is refused', async (
   const strict = await startGateway(t, [{ ...entryOf(first.issuer), requireType: 'at+jwt' }])
   const ask = async (jwt: string): Promise<number> =>
     (await call(strict.public, { path: '/x', headers: { 'x-oauth-access-token': jwt } })).status
-  for (const typ of ['at+jwt', 'AT+JWT']) t.equal(await ask(genuine({ typ })), 200, typ)
+  for (const typ of ['at+jwt', 'AT+JWT', 'application/at+jwt', 'Application/AT+JWT'])
+    t.equal(await ask(genuine({ typ })), 200, typ)
   // Twice: a token's key is known by then.
-  for (const typ of ['JWT', undefined, 'jwt', null, ['at+jwt'], 'at+jwt ', 'JWT'])
+  for (const typ of [
+    'JWT',
+    undefined,
+    'application/jwt',
+    null,
+    ['at+jwt'],
+    'at+jwt ',
+    'application/application/at+jwt',
+    'JWT',
+  ])
     t.equal(await ask(genuine({ typ })), 401, JSON.stringify(typ))
 })
 

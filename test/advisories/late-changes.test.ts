@@ -131,6 +131,7 @@ t.test('changes of its own prolong no exchange that could not be judged', async 
     now: () => new Date(0),
     monotonicMs: () => stage.ms,
     processId: 1,
+    onRound: () => undefined,
     onEnded: ({ code }) => ended.push(code),
     onUnread: () => undefined,
   })
@@ -216,7 +217,12 @@ const about: Consultation = {
 }
 
 const asksAbout = (): OpenExchange =>
-  ({ consultation: about, consultedAtMs: 0, namedAtMs: 0, isForwarded: true }) as Partial<OpenExchange> as OpenExchange // no more of it is used
+  ({
+    consultation: about,
+    consultedAtMs: 0,
+    namedAtMs: 0,
+    settlePending: () => undefined,
+  }) as Partial<OpenExchange> as OpenExchange // no more of it is used
 
 /** With `onUnknown: end`, which leaves an exchange less than a second without an answer. */
 function stageOutside(t: Test, answer: () => Promise<boolean>) {
@@ -235,6 +241,7 @@ function stageOutside(t: Test, answer: () => Promise<boolean>) {
       shareOf: () => places,
       monotonicMs: () => stage.ms,
       longestUnknownMs: 930,
+      isAwaited: () => false,
     },
     () => t.fail('an exchange ended'),
   )

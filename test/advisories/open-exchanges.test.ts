@@ -6,6 +6,7 @@ import { startFairClock } from '../support/fair-clock.ts'
 import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 
 import { populate } from '../support/population.ts'
+import { untilHeard } from '../support/until-heard.ts'
 import { handshake, switching } from '../support/websocket.ts'
 import { oauth, patience, startTestWorld } from '../support/world.ts'
 
@@ -60,6 +61,7 @@ async function revokeDuringLookup(t: Test, name: string, ask: Ask): Promise<numb
   }, 'the lookup')
   await writer.query('delete from auth_access_tokens where id = $1', [tokenId])
   await until(() => isAnswered(401), 'the end of the token')
+  await untilHeard(gateway.admin)
   await locker.query('commit')
   return (await sending).status
 }

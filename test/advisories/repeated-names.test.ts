@@ -1,5 +1,8 @@
 import t from 'tap'
+import type { Permit } from '../../gateway/authorize/decide.ts'
 import { readQuestion, readQuestionBatch } from '../../gateway/decision/authzen/questions.ts'
+import { readJsonObject } from '../../gateway/endpoints/read-body.ts'
+import type { Roles } from '../../gateway/policy/role.ts'
 
 const subject = '"subject":{"type":"user","id":"1"}'
 const action = '"action":{"name":"read"}'
@@ -39,4 +42,19 @@ t.test('equal names of several objects, and names within texts, do not count', a
     t.match(read(text), { action: 'read' }, text)
     t.match(readBatch(text), { action: 'read' }, text)
   }
+})
+
+t.test('a body of an endpoint with a name twice is refused, such as a mint of two scopes', async (t) => {
+  const confirmed = { permit: {} as Permit, roles: {} as Roles } // what the policy says is of no matter here
+  const readBody = async (text: string) =>
+    (await readJsonObject({ readBody: async () => ({ ...confirmed, bytes: Buffer.from(text) }) })).body
+  for (const text of [
+    '{"scope":"api-secret","scope":"api-key"}',
+    '{"scope":"api-key","\\u0073cope":"api-secret"}',
+    '{"scope":"api-key","expiresAt":"2999-01-01T00:00:00Z","expiresAt":null}',
+    '{"scope":"api-key","name":{"a":1,"a":2}}',
+  ])
+    await t.rejects(readBody(text), { code: 'body_unparseable' }, text)
+  await t.rejects(readBody(`{"name":${'['.repeat(99)}${']'.repeat(99)}}`), { code: 'body_unparseable' }, 'too deep')
+  t.same(await readBody('{"scope":"api-key","name":"scope"}'), { scope: 'api-key', name: 'scope' })
 })

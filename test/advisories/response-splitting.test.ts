@@ -52,7 +52,7 @@ const unreadable: Readonly<Record<string, string>> = {
   'no HTTP': `ICY 200 OK\r\n\r\nok${poison}`,
   'a NUL in a header': `${ok}x-own: a\0b\r\ncontent-length: 2\r\n\r\nok${poison}`,
   'a bare CR in a header': `${ok}x-own: a\rx-poison: 1\r\ncontent-length: 2\r\n\r\nok${poison}`,
-  'a space before a colon': `${ok}content-length : 2\r\n\r\nok${poison}`,
+  'a space in a name': `${ok}content length: 2\r\n\r\nok${poison}`,
   'a head of 256 KiB': `${ok}x-own: ${'x'.repeat(256 * 1024)}\r\ncontent-length: 2\r\n\r\nok${poison}`,
   '10,000 headers': `${ok}${'x-own: words\r\n'.repeat(10_000)}content-length: 2\r\n\r\nok${poison}`,
 }

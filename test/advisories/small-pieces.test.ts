@@ -115,7 +115,8 @@ t.test('few pieces pass through a tunnel to a peer that takes nothing, and more 
   const setOpen = (wanted: boolean) => (): void => {
     isOpen = wanted
   }
-  const idle = { open: () => undefined, close: () => undefined, detach: () => undefined }
+  const nothing = (): void => undefined
+  const idle = { isOpen: () => true, open: nothing, close: nothing, hold: nothing, letOut: nothing, detach: nothing }
   pipeBoth(
     {
       socket: client as unknown as Socket,

@@ -50,9 +50,10 @@ t.test('each function with the rights of its owner looks into the temporary sche
       where pronamespace = 'sallyport_directory'::regnamespace and prosecdef order by 1`,
   )
   const path = 'search_path=pg_catalog, pg_temp'
+  const tables = ['agents', 'data_clusters', 'organizations', 'user_roles', 'users'].map((name) => `changes_of_${name}`)
   t.same(
     rows,
-    ['announce_numbered', 'create_user', 'note_removed_identities', 'write_numbered'].map((name) => ({ name, path })),
+    [...tables, 'create_user', 'note_removed_identities', 'write_numbered'].map((name) => ({ name, path })),
   )
 })
 

@@ -29,15 +29,15 @@ const routes = [{ ...guarded, id: 'any' }, open]
 
 const issuersWith = (tokens: object) => [{ issuer: world.oidc.issuer, audience: world.oidc.audience, tokens }]
 
-const start = (t: Test, tokens: object, cors: object = { origins: [origin] }) =>
+const start = (t: Test, tokens: object, settings: object = {}) =>
   startTestGateway(t, {
     world,
     routes,
     upstreams: { platform: { url: upstream.url } },
-    settings: { issuers: issuersWith(tokens), cors },
+    settings: { issuers: issuersWith(tokens), ...settings },
   })
 
-const gateway = await start(t, { cookie, subprotocol: true })
+const gateway = await start(t, { cookie, origins: [origin], subprotocol: true })
 
 type Headers = Readonly<Record<string, string | string[]>>
 
@@ -47,9 +47,16 @@ const ask = (headers: Headers, method = 'GET', path = '/x'): Promise<Answer> =>
   call(gateway.public, { method, path, headers })
 
 /** The status of a handshake with these lines. */
-async function join(t: Test, lines: readonly string[], at = gateway.public, path = '/x'): Promise<number> {
+async function join(
+  t: Test,
+  lines: readonly string[],
+  at = gateway.public,
+  path = '/x',
+  host?: string,
+): Promise<number> {
   const client = await openRawClient(t, at)
-  client.send(handshake(path, lines.map((line) => `${line}\r\n`).join('')))
+  const head = handshake(path, lines.map((line) => `${line}\r\n`).join(''))
+  client.send(head.replace(/^Host: .*$/im, `Host: ${host ?? new URL(at).host}`))
   const [, status] = /^HTTP\/1\.1 (\d+)/.exec(await client.until(/\r\n\r\n/)) ?? []
   client.socket.destroy()
   return Number(status)
@@ -78,8 +85,78 @@ t.test('a page of another origin cannot use the cookie', async (t) => {
   const both = { origin: 'https://evil.example', 'sec-fetch-site': 'same-origin' }
   t.equal((await ask({ ...carried, ...events, ...both })).status, 403, 'an origin decides before the site')
   t.equal(await join(t, ['Sec-Fetch-Site: same-origin', `Cookie: ${cookie}=${jwt}`]), 403, 'a WebSocket has an origin')
-  const wide = await start(t, { cookie }, { origins: ['*'] })
-  t.equal((await call(wide.public, { path: '/x', headers: { ...carried, ...events, origin } })).status, 403, 'of *')
+})
+
+// Pages that may read answers, such as a partner's, are not pages that may act as the user.
+t.test('an origin of CORS cannot use the cookie, with its credentials or without', async (t) => {
+  for (const cors of [{ origins: [origin] }, { origins: [origin], credentials: true }, { origins: ['*'] }]) {
+    const { public: at } = await start(t, { cookie }, { cors })
+    t.equal((await call(at, { path: '/x', headers: { ...carried, ...events, origin } })).status, 403)
+    t.equal(await join(t, [`Origin: ${origin}`, `Cookie: ${cookie}=${jwt}`], at), 403)
+  }
+  for (const origins of [['*'], ['null'], ['https://APP.example'], [`${origin}/`], []])
+    await t.rejects(start(t, { cookie, origins }), { name: 'ConfigurationError' }, `${origins}`)
+  await t.rejects(start(t, { origins: [origin] }), { name: 'ConfigurationError' }, 'without a cookie')
+})
+
+t.test('an origin counts for the cookie of its own issuer', async (t) => {
+  const other = { issuer: 'https://other.invalid', audience: 'a', required: false }
+  const partner = 'https://partner.example'
+  for (const name of ['theirs', cookie]) {
+    const { public: at } = await start(
+      t,
+      {},
+      {
+        issuers: [
+          ...issuersWith({ cookie, origins: [origin] }),
+          { ...other, tokens: { cookie: name, origins: [partner] } },
+        ],
+      },
+    )
+    t.equal(await join(t, [`Origin: ${origin}`, `Cookie: ${cookie}=${jwt}`], at), 101)
+    const refused = await join(t, [`Origin: ${partner}`, `Cookie: ${cookie}=${jwt}`], at)
+    t.equal(refused, name === cookie ? 401 : 403, 'known by the name, else by the issuer of the token')
+  }
+})
+
+t.test('the same origin is implied, by the scheme and host that the client used', async (t) => {
+  const openAt = (at: string, lines: readonly string[], host?: string) => join(t, lines, at, '/x', host)
+  const own = await start(t, { cookie })
+  const carrier = `Cookie: ${cookie}=${jwt}`
+  const { host } = new URL(own.public)
+  t.equal(await openAt(own.public, [`Origin: http://${host}`, carrier]), 101)
+  t.equal((await call(own.public, { path: '/x', headers: { ...carried, ...events, origin: own.public } })).status, 200)
+  t.equal(
+    await openAt(own.public, ['Origin: http://app.example', carrier], 'App.Example:80'),
+    101,
+    'as a browser writes it',
+  )
+  for (const other of [`https://${host}`, 'http://127.0.0.1', `http://${host}0`, `http://${host}/`, `ws://${host}`])
+    t.equal(await openAt(own.public, [`Origin: ${other}`, carrier]), 403, other)
+  t.equal(await openAt(own.public, ['Origin: http://app.example:80', carrier], 'app.example'), 403)
+  t.equal(await openAt(own.public, [`Origin: http://${host}`, `Origin: http://${host}`, carrier]), 403, 'two origins')
+
+  const page = 'Origin: http://app.example'
+  const told = ['X-Forwarded-Proto: https', carrier]
+  t.equal(
+    await openAt(own.public, [page, ...told], 'app.example'),
+    403,
+    'a page without TLS, behind a proxy that ends it',
+  )
+  t.equal(
+    await openAt(own.public, [`Origin: https://app.example`, ...told], 'app.example'),
+    403,
+    'a proxy not believed',
+  )
+  const behind = await start(t, { cookie }, { trustedProxies: ['127.0.0.1'] })
+  const forwarded = [...told, 'X-Forwarded-Host: app.example:443']
+  t.equal(await openAt(behind.public, ['Origin: https://app.example', ...forwarded]), 101)
+  t.equal(await openAt(behind.public, [page, ...forwarded]), 403)
+  const traefik = ['X-Forwarded-Proto: wss', 'X-Forwarded-Host: app.example', carrier]
+  t.equal(await openAt(behind.public, ['Origin: https://app.example', ...traefik]), 101)
+  const unclear = ['X-Forwarded-Proto: https, http', 'X-Forwarded-Host: app.example', carrier]
+  for (const scheme of ['http', 'https'])
+    t.equal(await openAt(behind.public, [`Origin: ${scheme}://app.example`, ...unclear]), 403, scheme)
 })
 
 t.test('a cookie is not read for any other request', async (t) => {
@@ -87,6 +164,25 @@ t.test('a cookie is not read for any other request', async (t) => {
     t.equal((await ask({ ...carried, ...events, origin }, method)).status, 401, method)
   for (const accept of ['*/*', 'text/*', 'text/event-streams', 'application/json'])
     t.equal((await ask({ ...carried, accept, origin })).status, 401, accept)
+  const weights = [
+    'q=0',
+    'q=0.',
+    'q=0.0',
+    'q=0.000',
+    'Q=0',
+    ' q=0',
+    '\tq=0 ',
+    'q=0;q=1',
+    'q=1;q=0',
+    'charset=utf-8;q=0',
+  ]
+  for (const weight of [...weights, 'q=', 'q=-1', 'q=2', 'q=0.0000', 'q=0.0001', 'q =0', 'q="1"', 'q=1x', 'x=",";q=0'])
+    t.equal((await ask({ ...carried, accept: `text/event-stream;${weight}`, origin })).status, 401, weight)
+  for (const accept of ['text/event-stream;q=0, text/event-stream', '*/*, text/event-stream ; q=0.00'])
+    t.equal((await ask({ ...carried, accept, origin })).status, 401, accept)
+  t.equal((await ask({ ...carried, accept: ['text/event-stream', 'text/event-stream;q=0'], origin })).status, 401)
+  for (const weight of ['q=1', 'q=1.000', 'q=0.001', 'q=0.5', 'charset=utf-8'])
+    t.equal((await ask({ ...carried, accept: `text/event-stream; ${weight}`, origin })).status, 200, weight)
   t.equal((await ask({ ...carried, origin })).status, 401, 'without Accept')
   t.equal((await ask({ ...events, origin, cookie: `${cookie.toLowerCase()}=${jwt}` })).status, 401, 'another name')
 })
@@ -150,7 +246,7 @@ t.test('neither the cookie nor the subprotocol reaches an upstream, and nothing 
 })
 
 t.test('a token counts where its issuer allows it, also when it is cached', async (t) => {
-  const closed = await start(t, { header: true, cookie: 'another' })
+  const closed = await start(t, { header: true, cookie: 'another', origins: [origin] })
   const at = (headers: Headers) => call(closed.public, { path: '/x', headers })
   t.equal((await at(oauth(member))).status, 200)
   t.equal((await at({ ...carried, ...events, origin })).status, 401, 'a cookie of another name')
@@ -184,10 +280,9 @@ t.test('no log line and no line of the audit has the token', async (t) => {
     upstream: upstream.url,
     settings: {
       issuers: [
-        ...issuersWith({ cookie, subprotocol: true }),
+        ...issuersWith({ cookie, origins: [origin], subprotocol: true }),
         { issuer: 'https://other.invalid', audience: 'a', required: false, tokens: { cookie: 'plain' } },
       ],
-      cors: { origins: [origin] },
       log: { level: 'debug' },
       audit: { sink: 'stdout' },
     },

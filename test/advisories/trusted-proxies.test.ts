@@ -77,6 +77,11 @@ t.test('behind a trusted proxy only what it can have said itself is believed', a
     ['6.6.6.6, unknown', '127.0.0.1'],
     ['"6.6.6.6", _hidden', '127.0.0.1'],
     ['127.0.0.1, ', '127.0.0.1'],
+    ['1.1.1.1, 6.6.6.6:4711', '6.6.6.6, 127.0.0.1'],
+    ['1.1.1.1, [2001:db8::6]:4711, 10.1.1.1:80', '2001:db8::6, 10.1.1.1, 127.0.0.1'],
+    ['6.6.6.6, 10.1.1.1:x', '127.0.0.1'],
+    ['6.6.6.6, [10.1.1.1]', '127.0.0.1'],
+    ['6.6.6.6, fe80::1%10.1.1.1', '127.0.0.1'],
   ] as const) {
     await call(gateway.public, { path: '/x', headers: { 'x-forwarded-for': said } })
     t.same(lastValues('x-forwarded-for'), [believed], said)
@@ -90,7 +95,8 @@ t.test('the decision listener alone believes what it is told about a request', a
   const told = { 'x-forwarded-method': 'GET', 'x-forwarded-uri': '/public/x' }
   t.equal((await call(world.decision, { path: '/authorize', headers: { ...member, ...told } })).status, 200)
   t.equal((await world.call({ path: '/authorize', headers: { ...member, ...told } })).status, 404)
-  t.equal((await world.call({ path: '/envoy/public/x', headers: member })).status, 404)
+  for (const prefix of ['/envoy', '/envoy-named'])
+    t.equal((await world.call({ path: `${prefix}/public/x`, headers: member })).status, 404)
   for (const more of [
     { 'x-original-uri': '/admin/x' },
     { x_forwarded_uri: '/admin/x' },
@@ -99,8 +105,10 @@ t.test('the decision listener alone believes what it is told about a request', a
     t.equal((await call(world.decision, { path: '/authorize', headers: { ...member, ...told, ...more } })).status, 400)
 })
 
-t.test('under /envoy the client’s own query chooses nothing about the answer', async (t) => {
-  const answer = await call(world.decision, { path: '/envoy/nowhere?statuses=nginx', headers: member })
-  t.equal(answer.status, 404)
-  t.equal(answer.headers['x-gateway-status'], undefined)
+t.test('under Envoy’s prefixes the client’s own query chooses nothing about the answer', async (t) => {
+  for (const prefix of ['/envoy', '/envoy-named']) {
+    const answer = await call(world.decision, { path: `${prefix}/nowhere?statuses=nginx`, headers: member })
+    t.equal(answer.status, 404)
+    t.equal(answer.headers['x-gateway-status'], undefined)
+  }
 })

@@ -51,6 +51,7 @@ const owned: readonly Asked[] = [
   [world.decision, 'GET /authorize?statuses=nginx', 'x-original-method: GET\r\nx-original-uri: /nothing\r\n'],
   [world.decision, 'GET /authorize', ''],
   [world.decision, 'GET /envoy/status', ''],
+  [world.decision, 'GET /envoy-named/status', ''],
   [world.decision, 'GET /nothing', ''],
   ...['/', '/console/live', '/healthz', '/readyz', '/metrics', '/.well-known/jwks.json', '/nothing'].map(
     (path): Asked => [world.admin, `GET ${path}`, ''],

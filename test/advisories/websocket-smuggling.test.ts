@@ -107,7 +107,7 @@ t.test('a handshake that is refused here reaches no upstream, nor does what come
     [handshake(), 401],
     [handshake('//'), 400],
     [handshake().replace('Host: h\r\n', ''), 400],
-    [handshake('/x', `X-Long: ${'x'.repeat(17_000)}\r\n`), 431],
+    [handshake('/x', `X-Long: ${'x'.repeat(25_000)}\r\n`), 431],
   ] as const) {
     const client = await openRawClient(t, gateway.public)
     client.send(bytes + smuggled)

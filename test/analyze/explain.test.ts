@@ -161,3 +161,17 @@ t.test('a rule that is seldom intended gets a warning', async (t) => {
   t.ok(messages.some((message) => /no route requires the ability "organizations:manage"/.test(message)))
   t.notOk(messages.some((message) => /datasets/.test(message)))
 })
+
+t.test('a scope that may mint, but not every scope, gets a warning', async (t) => {
+  const warn = (scopes: Readonly<Record<string, readonly string[]>>): readonly string[] => {
+    const tokenScopes = new Map(Object.entries(scopes).map(([name, abilities]) => [name, new Set(abilities)]))
+    return lintPolicy({ ...policy, roles: { ...policy.roles, tokenScopes } }).flatMap(({ message }) =>
+      /tokens of scope/.test(message) ? message : [],
+    )
+  }
+  const key = ['datasets:read']
+  t.same(warn({ key, secret: [...key, 'tokens:manage'] }), [])
+  t.same(warn({ key, minter: ['tokens:manage'] }), [
+    'tokens of scope "minter" pass route "tokens.mint", but mint none of "key": they lack an ability of it',
+  ])
+})

@@ -48,3 +48,24 @@ t.test('policy check refuses issuers with which the gateway would not start', as
   t.match(second.stderr, /introspection of https:\/\/1\.example is the second one/)
   t.equal((await checkIssuers(t, { claims: { subject: '/oid' }, introspection })).code, 0)
 })
+
+t.test('policy check refuses a route by role alone beside scopes, which could not bound it', async (t) => {
+  const check = (issuers: readonly object[], requirement: object | undefined) => {
+    const settings = { issuers: issuers.map((own) => ({ issuer: 'https://login.example', audience: 'api', ...own })) }
+    const routes = [{ ...route, ...(requirement && { require: requirement }) }]
+    return runCommand(['policy', 'check', '--config', writeConfiguration(t, { settings, routes })])
+  }
+  const scopes = { read: ['datasets:read'], full: ['*'] }
+  const { code, stderr } = await check([{ scopes }], { role: 'org-owner' })
+  t.equal(code, 2)
+  t.match(
+    stderr,
+    /\.yaml:\d+:1: error: route "one" requires a role and no ability: every JWT of https:\/\/login\.example/,
+  )
+  t.equal((await check([{ scopes }], { role: 'org-member', ability: 'datasets:read' })).code, 0)
+  t.equal((await check([{ scopes }], { ability: 'datasets:read' })).code, 0)
+  const named = await check([{}], { role: 'org-owner' })
+  t.equal(named.code, 0, named.stderr)
+  t.match(named.stdout, /warning: route "one" .*: every API token of a holder passes, and every JWT with scopes/)
+  t.equal((await check([{ scopes }], undefined)).code, 0, 'a route that asks for nothing relies on no right')
+})

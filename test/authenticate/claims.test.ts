@@ -275,7 +275,7 @@ t.test('a logout outlives every JWT that it refuses, by more than the tolerance'
   const issuer = { ...trust, revocation: { longestLifeSeconds } }
   const login = { issuer: trust.issuer, subject: 's', session: '' }
   const told = { issuer: trust.issuer, name: 'token', saidAt: now }
-  const [logout] = boundLogouts(told, [{ login, longestLifeSeconds }], now, () => undefined)
+  const [logout] = boundLogouts(told, [{ login, longestLifeSeconds, toleranceSeconds: 0 }], now, () => undefined)
   const { at = 0, expiresAt = 0 } = logout ?? {}
   const lives: readonly Readonly<{ iat?: number; exp: number }>[] = [
     { iat: at, exp: at + longestLifeSeconds },

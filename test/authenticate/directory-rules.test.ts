@@ -1,7 +1,13 @@
 import t from 'tap'
-import { compileDirectoryRules, compileMatch, findRuleFaults } from '../../gateway/authenticate/directory-rules.ts'
+import {
+  compileDirectoryRules,
+  compileMatch,
+  findRuleFaults,
+  indexRules,
+  mostTestedPairs,
+} from '../../gateway/authenticate/directory-rules.ts'
 import type { AssertedMembership } from '../../gateway/directory/directory.ts'
-import type { GatewayError } from '../../gateway/errors/gateway-error.ts'
+import { GatewayError } from '../../gateway/errors/gateway-error.ts'
 
 const issuer = 'https://id.example'
 type Rules = Parameters<typeof compileDirectoryRules>[1]
@@ -98,6 +104,67 @@ t.test('a claim that the token leaves out and names elsewhere is a refusal', asy
   ])
     t.equal(cut(raw), 'claims_incomplete', JSON.stringify(raw))
   t.equal(cut({ _claim_names: { photos: 'src1' }, ...sources, hasgroups: false }), undefined)
+})
+
+const range = (length: number): readonly number[] => Array.from({ length }, (_, index) => index)
+
+t.test('the rules of a value are found by lookups, not tested one by one', async (t) => {
+  const claim = '/groups'
+  const rules = range(200).map((index): Rules[number] => {
+    if (index % 4 === 0) return { claim, matches: `literal-${index}`, platformRole: 'admin' }
+    if (index % 4 === 1) return { claim, matches: `/org-${index}/{role}`, organization: `org-${index}` }
+    if (index % 4 === 2) return { claim, matches: `{organization}-as-${index}`, role: `role-${index}` }
+    return { claim, matches: `app${index}:{organization}/{role}` }
+  })
+  const find = indexRules(rules)
+  // As many values as a token of 24 KiB may hold, of one to four letters, and one of each rule.
+  const fitting = rules.map(({ matches }) => matches.replace(/[{}]/g, ''))
+  const values = [...range(4_600).map((index) => index.toString(36)), ...fitting]
+  const tested = values.reduce((sum, value) => sum + find(value).length, 0)
+  t.equal(tested, rules.length, 'of 960,000 pairs')
+  for (const [index, value] of fitting.entries())
+    t.strictSame(
+      find(value).map(({ rule }) => rule),
+      [rules[index]],
+    )
+})
+
+t.test('an index finds each rule that matches, and a found rule is still compared', async (t) => {
+  const claim = '/groups'
+  const patterns = [
+    '{role}',
+    'a',
+    'aa',
+    'a{role}',
+    '{role}a',
+    'a{role}a',
+    'aa{role}',
+    '{organization}-{role}',
+    'a{role}-a',
+  ]
+  const find = indexRules(patterns.map((matches) => ({ claim, matches })))
+  for (const value of ['', 'a', 'aa', 'aaa', 'aaaa', 'ab', 'ba', 'aba', 'b-a', 'ab-a', '-', 'a-a', 'a-b-a'])
+    t.strictSame(
+      find(value)
+        .filter(({ match }) => match(value))
+        .map(({ rule }) => rule.matches)
+        .sort(),
+      patterns.filter((matches) => compileMatch(matches)(value)).sort(),
+      value,
+    )
+})
+
+t.test('a token that fits too many rules is refused as a whole, whatever its groups repeat', async (t) => {
+  const claim = '/groups'
+  const rules = range(200).map((index) => ({ claim, matches: '{organization}', role: `role-${index}` }))
+  const most = Math.floor(mostTestedPairs / rules.length)
+  const groups = range(most).map((index) => `g${index}`)
+  t.equal(memberships(rules, { groups }).length, most * rules.length)
+  t.equal(memberships(rules, { groups: [...groups, ...groups, ...groups] }).length, most * rules.length, 'repeated')
+  t.throws(() => read(rules, { groups: [...groups, 'one-more'] }), new GatewayError('claims_too_many'))
+  const others = [...rules, { claim: '/roles', matches: 'admins', platformRole: 'admin' }]
+  const read200 = read(others, { groups, roles: [...range(200).map(String), 'admins'] })
+  t.strictSame(read200.platformRoles, ['admin'], 'values that no rule may match count for nothing')
 })
 
 t.test('rules that leave open what they give are mistakes', async (t) => {

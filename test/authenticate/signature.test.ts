@@ -114,6 +114,7 @@ const signers: Readonly<Record<string, Readonly<{ jwk: JWK; sign: (input: Buffer
     sign: (input) => sign('sha256', input, { key: ec.privateKey, dsaEncoding: 'ieee-p1363' }),
   },
   EdDSA: { jwk: toJwk(ed.publicKey, { kid: 'k' }), sign: (input) => sign(null, input, ed.privateKey) },
+  Ed25519: { jwk: toJwk(ed.publicKey, { kid: 'k' }), sign: (input) => sign(null, input, ed.privateKey) },
 }
 
 const encode = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url')
@@ -283,8 +284,10 @@ t.test('alg is refused unless it is a string', async (t) => {
   }
 })
 
-t.test('typ, when present, must be JWT or at+jwt', async (t) => {
-  for (const typ of [undefined, 'JWT', 'jwt', 'at+jwt', 'AT+JWT']) {
+// Microsoft Entra External ID and others write the long form (RFC 9068 4).
+t.test('typ, when present, must be the media type JWT or at+jwt, in its short or long form', async (t) => {
+  const longForms = ['application/at+jwt', 'Application/AT+JWT', 'application/jwt', 'APPLICATION/JWT']
+  for (const typ of [undefined, 'JWT', 'jwt', 'at+jwt', 'AT+JWT', ...longForms]) {
     const { token, keys } = forge('ES256', { typ })
     t.equal(await judge(token, keys), 'accepted', String(typ))
   }
@@ -293,6 +296,17 @@ t.test('typ, when present, must be JWT or at+jwt', async (t) => {
     'JOSE',
     'dpop+jwt',
     'application/json',
+    'application/logout+jwt',
+    'application/application/jwt',
+    'application/',
+    'application/ jwt',
+    'application/jwt ',
+    'application/jwt;v=1',
+    'application%2Fjwt',
+    'application\\jwt',
+    'text/jwt',
+    'x/application/jwt',
+    '/jwt',
     '',
     'JWT ',
     ' JWT',
@@ -420,7 +434,7 @@ t.test('the payload must be a JSON object in strict UTF-8, without a byte order 
   }
 })
 
-t.test('a token of 8 KiB is read, one over it is refused', async (t) => {
+t.test('a token of 24 KiB is read, one over it is refused', async (t) => {
   const sized = (length: number) => {
     // Three payload bytes make four characters; the header's own length fits the rest.
     for (let pad = 0; pad < 4; pad++) {
@@ -432,9 +446,9 @@ t.test('a token of 8 KiB is read, one over it is refused', async (t) => {
     }
     throw new Error(`no token of ${length}`)
   }
-  const largest = sized(8192)
+  const largest = sized(24 * 1024)
   t.equal(await judge(largest.token, largest.keys), 'accepted')
-  const larger = sized(8193)
+  const larger = sized(24 * 1024 + 1)
   t.equal(await judge(larger.token, larger.keys), 'refused')
 })
 

@@ -107,6 +107,7 @@ function matchOf(rules: Partial<Route>): RouteMatch {
     role: undefined,
     ability: undefined,
     organizationParam: undefined,
+    hostLabel: undefined,
     resource: undefined,
     unguarded: new Map(),
     questions: [],
@@ -120,7 +121,7 @@ function matchOf(rules: Partial<Route>): RouteMatch {
     ...rules,
   }
   const target = { method: 'GET', path: '/things/1', search: '', segments: ['things', '1'], hasEncodedSlash: false }
-  return { route, target, params: new Map([['id', '1']]), rest: undefined }
+  return { route, target, params: new Map([['id', '1']]), rest: undefined, hostLabel: undefined }
 }
 
 /** The outcome in one word. */

@@ -51,7 +51,10 @@ const options = new Command('bench')
     'after',
     '\nProcessor 0 runs the measured programs, 1 the load and the backend. A program that is not installed is',
   )
-  .addHelpText('after', 'left out and named; node scripts/install-bench.js and install-proxies.js bring most of it.')
+  .addHelpText(
+    'after',
+    'left out and named; node scripts/install-tools.js bench and install-tools.js proxies bring most of it.',
+  )
   .addHelpText('after', 'All rows take some twenty minutes. BENCH_NODE names another Node than the image has.')
   .addHelpText('after', '\nExample:\n  $ npm run --silent bench -- --rounds 2 --only "^(sallyport|nginx)"')
   .showHelpAfterError('(add --help for usage and an example)')
@@ -112,7 +115,7 @@ async function measure(owner: Owner): Promise<readonly Row[]> {
       if (peer === nginxBare) add(way, `${peer.name}, 64 KiB`, '/datasets?large=1', one)
     }
   }
-  const fortioLack = findLack('fortio', 'node scripts/install-bench.js')
+  const fortioLack = findLack('fortio', 'node scripts/install-tools.js bench')
   if (fortioLack !== undefined) notify(`left out: latencies: ${fortioLack}`)
   const manyWanted = [manyTokens, newTokens].some(isWanted)
   const many = manyWanted ? await mintMany(world, 2_000) : []

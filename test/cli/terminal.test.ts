@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { findLackingFixes } from '../../gateway/configuration/node-releases.ts'
 import { runProcess } from '../support/command-line.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { openTerminal, terminalLack } from '../support/terminal.ts'
@@ -17,6 +18,9 @@ t.test('the version is told in one line, and as JSON with all that it goes with'
   const facts = JSON.parse((await runProcess(['version', '--json'])).stdout)
   t.match(facts, { version, node: process.version, policy: 1, schema: { own: Number, adopted: Number } })
   t.ok(facts.commit === null || /^[0-9a-f]{40}$/.test(facts.commit), 'a commit, or none that is known')
+  const { code, stderr } = await runProcess(['version'])
+  const lack = findLackingFixes(process.version, new Date())
+  t.same([code, stderr], [0, lack ? `sallyport: Node ${process.version} is for trying only, ${lack}\n` : ''])
 })
 
 t.test('a pipe gets no color, unless it is asked for', async (t) => {

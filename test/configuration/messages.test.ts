@@ -164,7 +164,7 @@ const mistakes: readonly Mistake[] = [
     what: 'a key that is not known',
     sections: { limits: 'limits: { frobnicate: 1 }' },
     says: [
-      'gateway.yaml:6:11: limits does not know "frobnicate"; use one of headerBytes, targetBytes, bodyBytes, minBodyBytesPerSecond, minResponseBytesPerSecond, heldBytes',
+      'gateway.yaml:6:11: limits does not know "frobnicate"; use one of headerBytes, targetBytes, bodyBytes, minBodyBytesPerSecond, minResponseBytesPerSecond, waitingPerOrganization, heldBytes',
     ],
   },
   {
@@ -247,6 +247,32 @@ const mistakes: readonly Mistake[] = [
       issuers: 'issuers:\n  - { issuer: "https://login.example", audience: api, jwksUri: "http://login.example/keys" }',
     },
     says: ['gateway.yaml:3:64: issuers: jwksUri of https://login.example is not https. Give its https address.'],
+  },
+  ...(
+    [
+      ['issuer: "http://login.example", audience: api', 'issuer http://login.example'],
+      ['issuer: "http://LOCALHOST.evil", audience: api', 'issuer http://LOCALHOST.evil'],
+      ['issuer: "http://127.0.0.1.evil", audience: api', 'issuer http://127.0.0.1.evil'],
+      ['issuer: "http://localhost", audience: api, jwksUri: "http://idp/k"', 'jwksUri http://idp/k'],
+    ] as const
+  ).map(([issuer, named]) => ({
+    what: `http on another machine: ${issuer}`,
+    sections: { issuers: `issuers:\n  - { ${issuer} }` },
+    says: [
+      `gateway.yaml:3:${named.startsWith('jwksUri') ? 59 : 15}: issuers: ${named} is http on another machine, where the network can replace its keys. Give an https address, or set insecure: true.`,
+    ],
+  })),
+  {
+    what: 'two listeners on one port',
+    sections: { listeners: 'listeners: { public: { port: 9090, host: 127.0.0.1 }, admin: { port: 9090 } }' },
+    says: [
+      'gateway.yaml:6:70: listeners.admin.port: 9090 is the port of listeners.public on the same address; set another',
+    ],
+  },
+  {
+    what: 'a shadow folder that is not there',
+    sections: { policies: 'policies: { directory: policies, shadow: nowhere }' },
+    says: ['gateway.yaml:5:42: policies.shadow is not a folder; create nowhere, or remove the key'],
   },
   {
     what: 'an issuer listed twice',

@@ -23,6 +23,7 @@ function open() {
     maxInFlightPerOrganization: 16,
     maxEntries: 100,
     heardSince: () => false,
+    heardPosition: () => 0,
     clock,
     onRead: () => undefined,
     onOutcome: (outcome) => outcomes.push(outcome),

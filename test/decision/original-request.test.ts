@@ -30,7 +30,9 @@ t.test('nginx names the original request in X-Original-*, and its host in Host',
 t.test('Envoy asks with the request itself', async (t) => {
   const headers = [...forwarded('GET', '/public/x', 'evil.example'), ...original('GET', '/public/y')]
   const told = { method: 'DELETE', target: '/admin/x?y', host: 'here.example' }
-  t.same(read('/envoy/admin/x?y', headers, { method: 'DELETE' }), told)
+  for (const prefix of ['/envoy', '/envoy-named'])
+    t.same(read(`${prefix}/admin/x?y`, headers, { method: 'DELETE' }), told)
+  t.same(read('/envoy/envoy-named/x').target, '/envoy-named/x')
 })
 
 t.test('X-Forwarded-* and X-Original-* pass together where they agree in method, target and host', async (t) => {

@@ -61,6 +61,11 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
   SallyportWorkersRestarting: one('sallyport_worker_restarts_total', `0+1${hours}`, `0x25 1${hours}`),
   SallyportUpstreamFailing: { fires: upstream(20), stays: upstream(8) },
   SallyportUpstreamAddressDown: stateOf('sallyport_upstream_address_up{upstream="u",address="a:80"}', 0, 1),
+  SallyportUpstreamSurplus: one(
+    'sallyport_upstream_surplus_total{upstream="u",kind="head"}',
+    `0+1${hours}`,
+    `5${hours}`,
+  ),
   SallyportDnsStale: one('sallyport_dns_stale_seconds{instance="a"}', `0+60${hours}`, `60${hours}`),
   SallyportClustersOffline: one('sallyport_failures_total{code="cluster_offline"}', `0+6${hours}`, `0+0.5${hours}`),
   SallyportStreamsFailing: {
@@ -198,6 +203,10 @@ export const alertCases: Readonly<Record<string, AlertCase>> = {
     fires: { 'sallyport_connections_dropped_total{reason="limit",listener="public"}': `0x26 1${hours}` },
     // The client's own doing.
     stays: { 'sallyport_connections_dropped_total{reason="stalled",listener="public"}': `0+9${hours}` },
+  },
+  SallyportListenerCrowded: {
+    fires: { 'sallyport_connections_dropped_total{reason="displaced",listener="signals"}': `0x26 1+1${hours}` },
+    stays: { 'sallyport_connections_dropped_total{reason="handshake",listener="signals"}': `0+9${hours}` },
   },
   SallyportUpstreamConnectionsNearLimit: share(
     'sallyport_upstream_connections_open{origin="http://a",instance="a"}',

@@ -20,10 +20,11 @@ const file = fileURLToPath(new URL('../../helm/sallyport/files/alerts.yaml', imp
 const { groups }: Readonly<{ groups: readonly Group[] }> = parse(readFileSync(file, 'utf8'))
 const rules = groups.flatMap((group) => group.rules)
 const names = rules.map(({ alert }) => alert)
-const readGuide = (name: string): string => readFileSync(new URL(`../../docs/guides/${name}`, import.meta.url), 'utf8')
 
-/** The page of the runbook for a group of alerts: `sallyport - database and caches` is in `database.md`. */
-const pageOf = ({ name }: Group): string => `runbook/${/^sallyport - (\w+)/.exec(name)?.[1]}.md`
+const runbook = readFileSync(new URL('../../docs/guides/runbook.md', import.meta.url), 'utf8')
+
+/** The part of the runbook for a group of alerts: `sallyport - database and caches` is `Database and caches`. */
+const partOf = ({ name }: Group): string => name.replace(/^sallyport - (.)/, (_, first: string) => first.toUpperCase())
 
 t.test('each alert says how bad it is, what is wrong, and where to read on', async (t) => {
   t.ok(rules.length > 20, 'the rules were found')
@@ -31,20 +32,25 @@ t.test('each alert says how bad it is, what is wrong, and where to read on', asy
     for (const { alert, labels, annotations } of group.rules) {
       t.match(labels.severity, /^(?:critical|warning)$/, alert)
       t.match(annotations.summary, /\.$/, alert)
-      t.equal(annotations.runbook_url, `docs/guides/${pageOf(group)}#${alert.toLowerCase()}`)
+      t.equal(annotations.runbook_url, `docs/guides/runbook.md#${alert.toLowerCase()}`)
     }
 })
 
 t.test('each alert has its section of the runbook, in the same order, and the other way round', async (t) => {
-  const pages = [...readGuide('runbook.md').matchAll(/^- \[.+\]\((runbook\/\w+\.md)\)/gm)].map(([, page]) => page)
-  t.same(pages, groups.map(pageOf), 'the first page leads to each')
+  const links = [...runbook.matchAll(/^- \[.+\]\((#[\w-]+)\)/gm)].map(([, link]) => link)
+  t.same(
+    links,
+    groups.map((group) => `#${partOf(group).toLowerCase().replaceAll(' ', '-')}`),
+    'its beginning leads to each part',
+  )
   for (const group of groups) {
-    const page = readGuide(pageOf(group))
+    const [, part = ''] = runbook.split(`\n## ${partOf(group)}\n`)
+    const [page = ''] = part.split(/^## /m)
     t.same(
-      [...page.matchAll(/^## (.+)$/gm)].map(([, title]) => title),
+      [...page.matchAll(/^### (.+)$/gm)].map(([, title]) => title),
       group.rules.map(({ alert }) => alert),
     )
-    for (const section of page.split(/^## /m).slice(1))
+    for (const section of page.split(/^### /m).slice(1))
       for (const part of ['**Means:**', '**Look at:**', '**Do:**']) t.ok(section.includes(part), section.slice(0, 60))
   }
 })

@@ -42,6 +42,45 @@ test('a wrong value of each knob, and one deep in the configuration, is refused 
     await t.rejects(renderChart([...minimal, '--set', value]), { message: place }, value)
 })
 
+/** References, whose names may hold what ends a user's name in a URL. */
+const variable = `$${'{A}'}`
+const oddVariable = `$${'{A/@:}'}`
+
+/** A secret each that a ConfigMap would keep, and what the chart calls the place. */
+const plainSecrets: readonly (readonly [value: string, place: RegExp])[] = [
+  [
+    'config.issuers[0].introspection.clientSecret=hunter2hunter2',
+    /config\.issuers\[0\]\.introspection\.clientSecret: write/,
+  ],
+  ['config.issuers[0].introspection.clientSecret=x$A', /clientSecret: write/],
+  [`config.issuers[0].introspection.clientSecret=x${variable}`, /clientSecret: write/],
+  ['config.redis.sentinels.password=hunter2', /config\.redis\.sentinels\.password: write/],
+  [
+    'config.transmitters[0].push.bearer=0123456789abcdef0123456789abcdef',
+    /config\.transmitters\[0\]\.push\.bearer: write/,
+  ],
+  ['config.transmitters[0].push.bearer[0]=0123456789abcdef0123456789abcdef', /push\.bearer: write/],
+  ['config.issuers[0].proxy=http://user:secret@proxy.internal:3128', /config\.issuers\[0\]\.proxy: the URL holds user/],
+  ['config.issuers[0].proxy=http://token@proxy.internal:3128', /proxy: the URL holds user/],
+  [`config.issuers[0].proxy=http://user:x${variable}@proxy.internal:3128`, /proxy: the URL holds user/],
+  [`config.issuers[0].proxy=http://user:${variable}@b@proxy.internal:3128`, /proxy: the URL holds user/],
+  [`config.issuers[0].proxy=http://${variable}:secret@proxy.internal:3128`, /proxy: the URL holds user/],
+]
+
+const references: readonly string[] = [
+  'config.issuers[0].proxy=http://proxy.internal:3128',
+  `config.issuers[0].proxy=http://user:${oddVariable}@proxy.internal:3128`,
+  `config.issuers[0].proxy=http://${variable}@proxy.internal:3128`,
+  `config.issuers[0].proxy=${variable}`,
+  'config.issuers[0].tokens.bearer=true',
+]
+
+test('a secret in the configuration, which a ConfigMap would keep, is refused by its place', async (t) => {
+  for (const [value, place] of plainSecrets)
+    await t.rejects(renderChart([...minimal, '--skip-schema-validation', '--set', value]), { message: place }, value)
+  for (const value of references) await t.resolves(renderChart([...minimal, '--set', value]), value)
+})
+
 test('the pod of "helm test" passes where the Service refuses, and fails elsewhere', async (t) => {
   let status = 401
   const paths: (string | undefined)[] = []

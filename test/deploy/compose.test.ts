@@ -79,6 +79,6 @@ t.test('tokens of the realm have the issuer and the audience that the gateway as
 })
 
 t.test('the backend runs on the Node of the image', async (t) => {
-  const version = /^ARG NODE_IMAGE=(.+)@/m.exec(read('Dockerfile'))?.[1]
-  t.equal(services.backend?.image, version)
+  const image = /^ARG NODE_IMAGE=(.+)/m.exec(read('Dockerfile'))?.[1]
+  t.equal(services.backend?.image, image)
 })

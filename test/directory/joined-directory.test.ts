@@ -56,7 +56,7 @@ const store = {
   findUniqueNames: async () => new Set(),
   listAgents: async () => [],
   listResources: async () => [],
-  switchOrganization: async () => undefined,
+  switchOrganization: async () => true,
 } as unknown as Directory // a store of these methods alone
 
 const where = ({ roles }: UserRecord) => roles.map(({ role, organization }) => [role, organization?.id ?? null])
@@ -95,10 +95,10 @@ t.test('equal facts give one record, and a reload new ones', async (t) => {
 })
 
 t.test('all that the store says of a declared organization counts as absent', async (t) => {
-  t.ok(await directory.findAgent(1))
-  t.equal(await directory.findAgent(2), undefined)
-  t.ok(await directory.findCluster(2, new Date()))
-  t.equal(await directory.findCluster(7, new Date()), undefined)
+  t.ok(await directory.findAgent(1, 1))
+  t.equal(await directory.findAgent(2, 2), undefined)
+  t.ok(await directory.findCluster(2, new Date(), 2))
+  t.equal(await directory.findCluster(7, new Date(), 7), undefined)
   const kind = undefined as never
   t.ok(await directory.findResource({ kind, id: 'a', organizationId: 2 }))
   t.equal(await directory.findResource({ kind, id: 'a', organizationId: 7 }), undefined)

@@ -2,6 +2,7 @@
 import { Command, InvalidArgumentError } from 'commander'
 import { formatTable } from '../../gateway/lib/text-table.ts'
 import { readLoad } from '../support/process-figures.ts'
+import { addDefences } from './defences/command.ts'
 import type { Drill } from './drill.ts'
 import { listDrills } from './list-drills.ts'
 import { play, type Result } from './play.ts'
@@ -33,18 +34,24 @@ const program = new Command('drill')
   .option('--no-latency', 'do not compare the p99 of unaffected requests with their p99 before the fault')
   .option('--json', 'print one line of JSON a drill')
   .addHelpText('after', '\nExits with 1 if a limit is missed, and with 2 if a drill cannot be played on this machine.')
-  .parse()
+  .action(playNamed)
+addDefences(program)
 const options = program.opts<Options>()
 const drills = await listDrills()
+await program.parseAsync()
 
-if (options.list) {
+async function playNamed(): Promise<void> {
+  if (!options.list) {
+    process.exitCode = await playAll(choose(options.all ? [...drills.keys()] : program.args))
+    return
+  }
   const rows = [...drills].map(([name, { about, cells }]) => [
     name,
     cells.map((cell) => cell.join(' ')).join(', '),
     about,
   ])
   process.stdout.write(formatTable(['drill', 'dependency and fault', 'what happens'], rows))
-} else process.exitCode = await playAll(choose(options.all ? [...drills.keys()] : program.args))
+}
 
 function choose(names: readonly string[]): readonly (readonly [string, Drill])[] {
   if (names.length === 0) program.error('name a drill; --list shows them all', { exitCode: 2 })

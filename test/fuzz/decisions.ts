@@ -55,6 +55,10 @@ const proxies = {
     owns: /^host$/,
     tell: ({ method, target, host }: Truth) => ({ line: `${method} /envoy${target}`, lines: [`Host: ${host}`] }),
   },
+  'envoy-named': {
+    owns: /^host$/,
+    tell: ({ method, target, host }: Truth) => ({ line: `${method} /envoy-named${target}`, lines: [`Host: ${host}`] }),
+  },
 } as const
 
 type ProxyKind = keyof typeof proxies

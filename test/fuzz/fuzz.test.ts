@@ -1,10 +1,16 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
+import { testCertificates } from '../support/certificates.ts'
+import { startRawUpstream, until } from '../support/gateway.ts'
+import { composeAnswer } from '../support/tagged/answer-plan.ts'
+import { type Ask, newFigures, openTaggedClient } from '../support/tagged/client.ts'
 import { startTestWorld } from '../support/world.ts'
+import { drawAsk, originsFor } from './answers.ts'
 import { isOwners } from './decisions.ts'
 import { type Arrival, judge } from './judge.ts'
 import { judgeAnswer, readAnswerHeads } from './judge-answer.ts'
 import type { FuzzRequest } from './requests.ts'
 import { rewritingPlan } from './rewrites.ts'
+import { runAnswers } from './run-answers.ts'
 import { runDecisions } from './run-decisions.ts'
 import { runFuzz } from './run-fuzz.ts'
 
@@ -37,6 +43,63 @@ t.test('no words of a client make the decision listener permit what its proxy di
   t.equal(report.requests, requests)
   for (const status of [200, 400, 401, 403])
     t.ok((report.statuses.get(status) ?? 0) > 50, `some were ${status}: ${JSON.stringify([...report.statuses])}`)
+})
+
+for (const isTls of [false, true]) {
+  const name = `no client gets a byte of another’s answer, whatever follows an answer${isTls ? ', by TLS and two workers' : ''}`
+  const run = async (t: Test) => {
+    const options = { seed: 20_251, requests, isTimeUp: () => false, clients: 24, isTls, workers: isTls ? 2 : 1 }
+    const { violations, backend, ...report } = await runAnswers(t, world, options)
+    t.same(violations.slice(0, 3), [])
+    t.equal(report.requests, requests)
+    t.ok((report.statuses.get(200) ?? 0) > requests * 0.9, report.notes)
+    t.ok(backend.reused > requests / 4, report.notes)
+    t.ok(backend.crossed > requests / 50, report.notes)
+    t.ok(backend.surplus > requests / 100, report.notes)
+  }
+  if (isTls) testCertificates(t, name, run)
+  else t.test(name, run)
+}
+
+t.test('the judge of answers by tags finds one foreign byte, a foreign head, and an answer that is cut', async (t) => {
+  const ask = (bytes: number): Ask => ({
+    caller: { organization: 'acme', name: 'owner', headers: {} },
+    number: 7,
+    place: 'o0',
+    method: 'GET',
+    plan: { status: 200, framing: 'length', bytes },
+  })
+  const sound = composeAnswer(ask(40).plan, 'GET', 'acme/owner/7')
+  const altered = Buffer.from(sound)
+  altered.writeUInt8(0x78, altered.length - 3)
+  const answers: Readonly<Record<string, Buffer>> = {
+    'a foreign byte': altered,
+    'a foreign head': composeAnswer(ask(40).plan, 'GET', 'globex/owner/8'),
+    'a cut answer': composeAnswer(ask(39).plan, 'GET', 'acme/owner/7'),
+    'a second answer': Buffer.concat([sound, composeAnswer(ask(40).plan, 'GET', 'globex/owner/8')]),
+    'a refusal that tells of another': Buffer.from('HTTP/1.1 503 No\r\ncontent-length: 15\r\n\r\nglobex/owner/8;'),
+  }
+  const judgeAll = async (answer: Buffer) => {
+    const figures = newFigures()
+    const upstream = await startRawUpstream(t, (socket) => void socket.write(answer))
+    await openTaggedClient(t, { origin: upstream.url, figures, passedMs: () => 0 })([ask(40)])
+    await until(() => figures.own + figures.foreign.length > 0, 'a judgement')
+    return figures
+  }
+  t.match(await judgeAll(sound), { own: 1, foreign: [] })
+  for (const [what, answer] of Object.entries(answers)) {
+    const { foreign } = await judgeAll(answer)
+    t.equal(foreign.length, 1, what)
+  }
+})
+
+t.test('a request of a seed is drawn again alike, and its places change', async (t) => {
+  const caller = { organization: 'acme', name: 'owner', headers: {} }
+  const places = Array.from({ length: originsFor(1_000) }, (_, index) => `o${index}`)
+  const draw = (seed: number) => Array.from({ length: 1_000 }, (_, number) => drawAsk(seed, number, [caller], places))
+  t.same(draw(1), draw(1))
+  t.not(JSON.stringify(draw(1)), JSON.stringify(draw(2)))
+  t.equal(new Set(draw(1).map(({ ask }) => ask.place)).size, places.length)
 })
 
 t.test('a route is the owner’s by its path in every reading, by its host and by its method', async (t) => {

@@ -5,6 +5,7 @@ import { Command, InvalidArgumentError } from 'commander'
 import { startWorld } from '../../gateway/demo/world.ts'
 import { withOwner } from '../support/owner.ts'
 import { rewritingPlan } from './rewrites.ts'
+import { runAnswers } from './run-answers.ts'
 import { runDecisions } from './run-decisions.ts'
 import { type FuzzReport, runFuzz } from './run-fuzz.ts'
 
@@ -22,10 +23,13 @@ const command = new Command('npm run fuzz --')
   .option('--clients <number>', 'connections at once', positive, 48)
   .option('--decisions', 'ask the decision listener instead, as a proxy does whose clients lie')
   .option('--rewrites', 'use routes and an upstream that change paths')
+  .option('--answers', 'let a backend send bytes behind its answers, and judge what each client gets')
+  .option('--tls', 'with --answers: TLS to the backend')
+  .option('--workers <number>', 'with --answers: workers of the gateway', positive, 1)
   .option('--json', 'print the report as JSON')
   .addHelpText(
     'after',
-    '\nExample:\n  npm run fuzz -- --minutes 5 --seed 42\n  npm run fuzz -- --requests 1000000 --decisions\n',
+    '\nExample:\n  npm run fuzz -- --minutes 5 --seed 42\n  npm run fuzz -- --requests 1000000 --decisions\n  npm run fuzz -- --requests 1000000 --answers --tls --workers 2\n',
   )
   .parse()
 
@@ -36,9 +40,12 @@ type Options = Readonly<{
   clients: number
   decisions?: boolean
   rewrites?: boolean
+  answers?: boolean
+  tls?: boolean
+  workers: number
   json?: boolean
 }>
-const { minutes, requests, seed, clients, decisions, rewrites, json } = command.opts<Options>()
+const { minutes, requests, seed, clients, decisions, rewrites, answers, tls, workers, json } = command.opts<Options>()
 const longestMinutes = minutes ?? (Number.isFinite(requests) ? Number.POSITIVE_INFINITY : 60)
 const untilMs = performance.now() + longestMinutes * 60_000
 
@@ -55,25 +62,21 @@ const report = await withOwner(async (owner) => {
   const world = await startWorld({ directory, ports, notify: (sentence) => console.error(sentence) })
   owner.teardown(world.stop)
   const isTimeUp = (): boolean => isInterrupted || performance.now() > untilMs
+  const usual = { seed, requests, isTimeUp, clients, isTalkative: true }
+  if (answers) return runAnswers(owner, world.description, { ...usual, isTls: tls === true, workers })
   const run = decisions ? runDecisions : runFuzz
-  return run(owner, world.description, {
-    seed,
-    requests,
-    isTimeUp,
-    clients,
-    isTalkative: true,
-    ...(rewrites && { plan: rewritingPlan }),
-  })
+  return run(owner, world.description, { ...usual, ...(rewrites && { plan: rewritingPlan }) })
 })
 if (json) console.log(JSON.stringify({ ...report, statuses: Object.fromEntries(report.statuses) }))
 else print(report)
 process.exitCode = report.violations.length > 0 ? 1 : 0
 
-function print({ requests, arrived, statuses, violations }: FuzzReport): void {
+function print({ requests, arrived, statuses, violations, notes }: FuzzReport): void {
   const counts = [...statuses].sort(([a], [b]) => a - b).map(([status, count]) => `${status}: ${count}`)
   console.log(
     `${requests} requests, ${arrived} ${decisions ? 'permitted' : 'reached the backend'}; answers ${counts.join(', ')}`,
   )
+  if (notes !== undefined) console.log(notes)
   console.log(`${violations.length} violations`)
   for (const { what, sent, arrived: bytes } of violations.slice(0, 10))
     console.log(`${what}\n  sent ${JSON.stringify(sent)}\n  arrived ${JSON.stringify(bytes)}`)

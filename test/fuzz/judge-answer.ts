@@ -10,7 +10,7 @@ export const readAnswerHeads = (text: string): readonly AnswerHead[] =>
     headers: [...lines.matchAll(/([^:\r\n]+):[ \t]*([^\r\n]*)\r\n/g)].map(([, name = '', value = '']) => [name, value]),
   }))
 
-/** The headers of SECURITY.md that some proxy in front would obey. */
+/** The headers of docs/explanation/commanding-headers.md that some proxy in front would obey. */
 const commanding =
   /^(?:x-accel-(?!buffering$)|x-sendfile|x-send-file$|x-lighttpd-|x-litespeed-|x-reproxy-|x-replace-session$|x-envoy-|x-gateway-|surrogate-|edge-control$|grip-|fly-|x-weblogic-|-ws|am-eai-|x-forward$|x-rewrite-)/
 

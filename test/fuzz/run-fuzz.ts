@@ -29,6 +29,7 @@ export type FuzzReport = Readonly<{
   /** The number of answers of each status. */
   statuses: ReadonlyMap<number, number>
   violations: readonly Violation[]
+  notes?: string
 }>
 
 /** Requests of one seed come in portions of this size, each with a seed of its own. */

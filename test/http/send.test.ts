@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { createEngine } from '../../gateway/http/create-engine.ts'
 import type { UpstreamResponse } from '../../gateway/http/engine.ts'
-import { type RawUpstream, startRawUpstream, until } from '../support/gateway.ts'
+import { passTurn, type RawUpstream, startRawUpstream, until } from '../support/gateway.ts'
 
 const engine = createEngine()
 t.teardown(() => engine.close())
@@ -98,6 +98,7 @@ t.test('a connection whose last chunk was answered by a pause serves the next re
     finish()
     await until(() => seen.end, `the end of answer ${round}`)
     t.match(seen, { bytes: 10, end: 'complete' })
+    await passTurn()
   }
   t.equal(upstream.sockets().length, 1)
 })

@@ -17,7 +17,7 @@ async function startCaddy(t: Test, { path }: Program, places: Places): Promise<v
   await startProgram(t, { path, args, environment, folder, port: places.front })
 }
 
-testShown(t, 'caddy.md', ['Caddyfile'])
+testShown(t, 'forward-auth.md', ['Caddyfile'])
 
 testProxy(t, 'caddy', async (t, program) => {
   const stage = await startStage(t, world, (t, places) => startCaddy(t, program, places))

@@ -1,5 +1,9 @@
+import { setTimeout } from 'node:timers/promises'
 import t, { type Test } from 'tap'
+import { findFreePort } from '../../gateway/demo/free-port.ts'
 import { overridingFamilies, overridingNames } from '../../gateway/receive/override-headers.ts'
+import { call } from '../support/client.ts'
+import { until } from '../support/gateway.ts'
 import { type Places, placeExample, testShown, writeFolder } from '../support/ingress/examples.ts'
 import { type Program, testProxy } from '../support/ingress/programs.ts'
 import { testScenes } from '../support/ingress/scenes.ts'
@@ -55,5 +59,34 @@ testProxy(t, 'haproxy', async (t, program) => {
           arrival.headers.filter(([, value]) => value.includes('forged')),
           [],
         )
+    })
+})
+
+testProxy(t, 'haproxy', async (t, { path }) => {
+  for (const check of ['/healthz', '/readyz', 'GET /readyz', 'HEAD /healthz'])
+    t.test(`its check "option httpchk ${check}" finds the gateway well`, async (t) => {
+      const port = await findFreePort()
+      const [served, admin] = [world.public, world.admin].map((origin) => new URL(origin).port)
+      const lines = [
+        ...[
+          'defaults',
+          'mode http',
+          'timeout connect 2s',
+          'timeout client 10s',
+          'timeout server 10s',
+          'timeout check 5s',
+        ],
+        ...['frontend clients', `bind 127.0.0.1:${port}`, 'default_backend sallyport', 'backend sallyport'],
+        ...[
+          `option httpchk ${check}`,
+          `server sallyport 127.0.0.1:${served} check port ${admin} inter 50ms fall 1 rise 1`,
+        ],
+      ]
+      const folder = writeFolder(t, { 'haproxy.cfg': `${lines.join('\n')}\n` })
+      await startProgram(t, { path, args: ['-db', '-f', 'haproxy.cfg'], folder, port })
+      // HAProxy takes a server for well until its first check.
+      await setTimeout(1_000)
+      const isServed = async () => (await call(`http://127.0.0.1:${port}`, { path: '/status' })).status === 200
+      await until(isServed, 'the check finds the gateway well', 10_000)
     })
 })

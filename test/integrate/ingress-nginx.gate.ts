@@ -106,7 +106,7 @@ async function startNginx(t: Test, { path }: Program, places: Places): Promise<v
   await startProgram(t, { path, args: ['-p', folder, '-c', 'nginx.conf'], folder, port: places.front })
 }
 
-testShown(t, 'ingress-nginx.md', ['ingress-nginx.yaml'])
+testShown(t, 'nginx.md', ['ingress-nginx.yaml'])
 
 testProxy(t, 'nginx', async (t, program) => {
   const stage = await startStage(t, world, (t, places) => startNginx(t, program, places))

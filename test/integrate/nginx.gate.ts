@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import { type Places, placeExample, testShown, writeFolder } from '../support/ingress/examples.ts'
+import { nginxMain } from '../support/ingress/nginx-main.ts'
 import { type Program, testProxy } from '../support/ingress/programs.ts'
 import { testScenes } from '../support/ingress/scenes.ts'
 import { startStage } from '../support/ingress/stage.ts'
@@ -8,27 +9,9 @@ import { startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 
-/** Debian's nginx.conf around `conf.d`, but with folders that every user may write to. */
-const main = `
-error_log stderr;
-pid nginx.pid;
-daemon off;
-master_process off;
-events {}
-http {
-  access_log off;
-  client_body_temp_path body;
-  proxy_temp_path proxy;
-  fastcgi_temp_path fastcgi;
-  uwsgi_temp_path uwsgi;
-  scgi_temp_path scgi;
-  include sallyport.conf;
-}
-`
-
 async function startNginx(t: Test, { path }: Program, places: Places): Promise<void> {
   const example = placeExample('nginx.conf', places)
-  const folder = writeFolder(t, { 'nginx.conf': main, 'sallyport.conf': example })
+  const folder = writeFolder(t, { 'nginx.conf': nginxMain, 'sallyport.conf': example })
   await startProgram(t, { path, args: ['-p', folder, '-c', 'nginx.conf'], folder, port: places.front })
 }
 

@@ -14,7 +14,7 @@ import { testUnlessLacking } from '../support/lacks.ts'
 import { bearer, oauth } from '../support/world.ts'
 
 const folder = join(repository, '.sallyport', 'oidc-provider')
-const lack = existsSync(join(folder, '.lock')) ? undefined : 'no oidc-provider: run scripts/install-companions.js'
+const lack = existsSync(join(folder, '.lock')) ? undefined : 'no oidc-provider: run scripts/install-tools.js companions'
 
 const [readable, opaque] = ['https://api.example', 'https://opaque.example']
 const client = { id: 'app', secret: 'secret-of-the-app', back: 'http://127.0.0.1/back' }

@@ -14,7 +14,7 @@ async function startTraefik(t: Test, { path }: Program, places: Places): Promise
   await startProgram(t, { path, args: ['--configfile=traefik.yaml'], folder, port: places.front })
 }
 
-testShown(t, 'traefik.md', files)
+testShown(t, 'forward-auth.md', files)
 
 testProxy(t, 'traefik', async (t, program) => {
   const stage = await startStage(t, world, (t, places) => startTraefik(t, program, places))

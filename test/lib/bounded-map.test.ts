@@ -29,3 +29,19 @@ t.test('however much comes, no more is kept than was allowed', async (t) => {
   t.equal(map.size(), 50)
   t.ok(map.get('key-9999'))
 })
+
+t.test('a heavy value counts for many entries, and never for more than there are', async (t) => {
+  const map = createBoundedMap<{ name: string; weight: number }>(4, ({ weight }) => weight)
+  for (const key of ['a', 'b', 'c', 'd']) map.set(key, { name: key, weight: 0 })
+  t.equal(map.size(), 4, 'each value counts once at least')
+  map.set('e', { name: 'e', weight: 3 })
+  t.same(
+    ['a', 'b', 'c', 'd', 'e'].filter((key) => map.get(key)),
+    ['d', 'e'],
+  )
+  map.set('f', { name: 'f', weight: 100 })
+  t.same(
+    ['d', 'e', 'f'].filter((key) => map.get(key)),
+    ['f'],
+  )
+})

@@ -163,6 +163,7 @@ function permitOf(userId: number): Permit {
       role: undefined,
       ability: undefined,
       organizationParam: undefined,
+      hostLabel: undefined,
       resource: undefined,
       unguarded: new Map(),
       questions: [],
@@ -177,6 +178,7 @@ function permitOf(userId: number): Permit {
     target: { method: 'GET', path: '/x', search: '', segments: ['x'], hasEncodedSlash: false },
     params: new Map(),
     rest: undefined,
+    hostLabel: undefined,
   }
   const user: Caller['principal']['user'] = {
     id: userId,
@@ -204,6 +206,7 @@ const upstream: Upstream = {
   cookies: 'forward',
   answers: { passedCommands: new Set(), cache: 'private' },
   isBound: false,
+  isIsolated: false,
   timeouts: { connectMs: 1, firstByteMs: 1, idleMs: 1, streamIdleMs: 1 },
   bodyLimitBytes: 1,
 }

@@ -69,7 +69,7 @@ const is503 = 'the users’ clients try 500 and 503 again and nothing else of th
 
 /** Cases in which this gateway differs from the expectation, or chooses among allowed outcomes, with the reason. */
 const deviations: Readonly<Record<string, string>> = {
-  A05: 'trailers end at the gateway (docs/explanation/contract.md), so no upstream is told that they are welcome',
+  A05: 'trailers end at the gateway (docs/explanation/decisions/README.md), so no upstream is told that they are welcome',
   A11: 'a trusted peer is believed about address, scheme and host; method and path are never taken from a header here',
   A12: 'Forwarded is not read at all; X-Forwarded-For is what the trusted proxies of this world write',
   B04: 'refused rather than repaired',

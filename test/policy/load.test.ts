@@ -229,6 +229,11 @@ const mistakes: readonly Mistake[] = [
     'route "a": only routes of the model surface may have "stream", not "platform"',
   ],
   [
+    'an end of choices is refused where the stream has none',
+    row(`${sound}, stream: { kind: responses, end: §finishReason }`).replace('surface: platform', 'surface: model'),
+    'route "a": only chat has choices with a finish_reason; make the kind chat, or remove "end"',
+  ],
+  [
     'an unknown upstream is refused with the configured ones',
     row('match: { path: /a }, upstream: §plattform'),
     'route "a": upstream "plattform" is not configured; did you mean "platform"?',
@@ -257,6 +262,26 @@ const mistakes: readonly Mistake[] = [
     'a resource parameter that is not in the path is refused',
     row('match: { path: /a/:id }, upstream: platform, resource: { kind: agent, param: §agent }'),
     'route "a": parameter "agent" is not in the path; use one of id',
+  ],
+  [
+    'a label that no wildcard frees is refused',
+    row('match: { path: /a, host: a.example }, upstream: platform, organization: { hostLabel: §slug }'),
+    'route "a": needs a wildcard in "match.host", such as "*.app.example": no label is free',
+  ],
+  [
+    'a label without any host is refused',
+    row('match: { path: /a }, upstream: platform, organization: { hostLabel: §slug }'),
+    'route "a": needs a wildcard in "match.host", such as "*.app.example": no label is free',
+  ],
+  [
+    'an organization in the path and the host is refused',
+    row('match: { path: /:o, host: "*.a.example" }, upstream: platform, organization: §{ param: o, hostLabel: slug }'),
+    'route "a": must have exactly one of param and hostLabel',
+  ],
+  [
+    'a wildcard over addresses is refused',
+    row('match: { path: /a, host: §"*.0.0.1" }, upstream: platform'),
+    'route "a": "*.0.0.1" would be addresses; write a wildcard before a domain name',
   ],
   [
     'a cluster parameter that is not in the path is refused',
@@ -382,6 +407,29 @@ t.test('a malformed pattern is refused where it stands, with what is wrong', asy
     )
 })
 
+t.test('a wildcard is one whole label, and the first', async (t) => {
+  for (const host of [
+    '*',
+    '*.',
+    '**.a',
+    '*.*.a',
+    'a.*',
+    'a.*.b',
+    'a*.b',
+    '*a.b',
+    '*.A',
+    '*.-a',
+    '*.a:80',
+    '*.a_b',
+    '*..a',
+  ])
+    t.match(
+      routeProblems(t, row(`match: { path: /a, host: '${host}' }, upstream: platform`)),
+      [/routes\.0\.match\.host must be a host name in lower case without a port/],
+      host,
+    )
+})
+
 t.test('a pattern starts with a slash', async (t) => {
   const [problem, ...more] = routeProblems(t, row('match: { path: a/b }, upstream: platform'))
   t.match(problem, /^routes\.yaml:2:48: routes\.0\.match\.path must begin with \/, such as \/datasets\/:id$/)
@@ -399,6 +447,7 @@ const ties: readonly Tie[] = [
   ['a method of a row that takes all', '{ path: /a }', '{ methods: [PATCH], path: /a }'],
   ['HEAD beside GET, which it follows', '{ methods: [GET], path: /a }', '{ methods: [HEAD], path: /a }'],
   ['the same host', '{ host: h, path: /a }', '{ host: h, path: /a }'],
+  ['the same wildcard', '{ host: "*.h", path: /a }', '{ host: "*.h", path: /a }'],
 ]
 
 for (const [rule, first, second] of ties)
@@ -434,6 +483,8 @@ t.test('routes that share no request do not tie', async (t) => {
     '{ path: /A }',
     '{ path: /a, host: h }',
     '{ path: /a, host: i }',
+    '{ path: /a, host: "*.i" }',
+    '{ path: /a, host: h.i }',
   ]
   const rows = matches.map((match, index) => `  - { id: r${index}, surface: data, upstream: data, match: ${match} }\n`)
   const policy = load(t, { 'roles.yaml': roles, 'routes.yaml': `routes:\n${rows.join('')}` })

@@ -88,7 +88,7 @@ t.test('a comparison shows a changed meaning', async (t) => {
   const diff = diffPolicies({ old, new: fresh })
   t.equal(diff.isWidened, true, 'editors may mint more')
   t.equal(diffPolicies({ old, new: old }).isWidened, false)
-  t.strictSame(diff.roles, [{ what: 'role that manages', old: 'boss', new: 'editor' }])
+  t.strictSame(diff.roles, [{ what: 'role that manages', old: 'boss', new: 'editor', widens: true }])
 })
 
 t.test('the gateway answers by declared meanings', async (t) => {

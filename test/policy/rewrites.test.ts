@@ -75,6 +75,8 @@ t.test('a base path precedes every path', async (t) => {
 t.test('a path that cannot be rewritten soundly is a mistake', async (t) => {
   const mistakes: readonly (readonly [row: Row, message: RegExp])[] = [
     [{ path: '/a/:id', rewrite: '/b/:other' }, /":other" is not in the path of the route/],
+    [{ path: '/a/:id', rewrite: '/b/pre:id' }, /"pre:id" has a parameter behind other text/],
+    [{ path: '/a/:id', rewrite: '/b/:id/pre:id' }, /"pre:id" has a parameter behind other text/],
     [{ path: '/a/:id', rewrite: '/b/*' }, /"\*" is not in the path of the route/],
     [{ path: '/a', rewrite: '//evil.example/x' }, /no empty segment/],
     [{ path: '/a', rewrite: 'http://evil.example/x' }, /a path starts with \//],

@@ -43,13 +43,104 @@ t.test('the chain is believed from its end, up to the first address that is not 
   })
 })
 
-t.test('a malformed address ends the chain', async (t) => {
-  for (const odd of ['unknown', '_hidden', '', '1.2.3', '1.2.3.4:80', '"[::1]"', '203.0.113.9, x'])
-    t.match(
-      readFrom('10.1.2.3', ['10.0.0.0/8'], { for: [odd] }),
-      { address: '10.1.2.3', forwardedFor: '10.1.2.3' },
+t.test('an item with a port or brackets is the address alone', async (t) => {
+  for (const [item, address] of [
+    ['203.0.113.9:4711', '203.0.113.9'],
+    ['203.0.113.9:0', '203.0.113.9'],
+    ['[2001:db8::9]:4711', '2001:db8::9'],
+    ['[2001:db8::9]', '2001:db8::9'],
+    ['2001:db8::9', '2001:db8::9'],
+    ['2001:DB8:0:0::9', '2001:db8::9'],
+    ['[::ffff:203.0.113.9]:4711', '203.0.113.9'],
+    ['::FFFF:203.0.113.9', '203.0.113.9'],
+    ['::ffff:cb00:7109', '203.0.113.9'],
+    ['  203.0.113.9:4711\t', '203.0.113.9'],
+  ] as const)
+    t.same(
+      readFrom('10.1.2.3', ['10.0.0.0/8'], { for: [item] }),
+      { address, forwardedFor: `${address}, 10.1.2.3`, proto: 'http', host: 'h' },
+      item,
+    )
+  t.match(
+    readFrom('10.1.2.3', ['10.0.0.0/8'], { for: ['6.6.6.6:1, 203.0.113.9:2', '[::ffff:a00:7]:3'] }),
+    { address: '203.0.113.9', forwardedFor: '203.0.113.9, 10.0.0.7, 10.1.2.3' },
+    'a trusted proxy is known with its port, too',
+  )
+})
+
+t.test('a malformed item ends the chain, and says so', async (t) => {
+  for (const odd of [
+    ...[
+      'unknown',
+      '_hidden',
+      '1.2.3',
+      '"[::1]"',
+      '"203.0.113.9:1"',
+      '203.0.113.9, x',
+      '203.0.113.9,',
+      ', ,',
+      'for=1.2.3.4',
+    ],
+    ...[
+      '10.0.0.7:',
+      '10.0.0.7:x',
+      '10.0.0.7:65536',
+      '10.0.0.7:0x50',
+      '10.0.0.7:1:2',
+      '10.0.0.7 x',
+      '010.0.0.7',
+      '10.0.0.7/8',
+    ],
+    ...[
+      '[10.0.0.7]',
+      '[10.0.0.7]:1',
+      '[::1',
+      '::1]',
+      '[[::1]]',
+      '[]',
+      '[]:1',
+      '[::1]1',
+      '[::1]:',
+      '[::1]:65536',
+      ':80',
+    ],
+    ...[
+      'fe80::1%eth0',
+      '[fe80::1%25eth0]:1',
+      '::ffff:10.0.0.7:80',
+      '10.0.0.7\u00a0',
+      'localhost',
+      'unix:',
+      '0x0a000007',
+    ],
+  ])
+    t.same(
+      readFrom('10.1.2.3', ['10.0.0.0/8'], { for: [`203.0.113.9,${odd}`] }),
+      {
+        address: '10.1.2.3',
+        forwardedFor: '10.1.2.3',
+        proto: 'http',
+        host: 'h',
+        unreadableChain: { peer: '10.1.2.3' },
+      },
       odd,
     )
+})
+
+t.test('items left of an unreadable one, or of a stranger, are not read', async (t) => {
+  t.match(readFrom('10.1.2.3', ['10.0.0.0/8'], { for: ['10.0.0.9, unknown, 10.0.0.7:1'] }), {
+    address: '10.0.0.7',
+    unreadableChain: { peer: '10.1.2.3' },
+  })
+  const behind = readFrom('10.1.2.3', ['10.0.0.0/8'], { for: ['unknown, 203.0.113.9:1'] })
+  t.match(behind, { address: '203.0.113.9' })
+  t.notOk('unreadableChain' in behind, 'a client cannot cause a warning')
+  t.notOk('unreadableChain' in readFrom('203.0.113.9', ['10.0.0.0/8'], { for: ['unknown'] }))
+})
+
+t.test('a line without text begins no chain', async (t) => {
+  for (const lines of [[], [''], [' ', '']])
+    t.notOk('unreadableChain' in readFrom('10.1.2.3', ['10.0.0.0/8'], { for: lines }))
 })
 
 t.test('an IPv4 peer of a dual-stack listener is that IPv4 address', async (t) => {
@@ -64,9 +155,25 @@ t.test('IPv6 proxies are trusted by block and by address', async (t) => {
   t.equal(readFrom('2001:db8::8', ['2001:db8::7'], { for: ['2001:db9::1'] }).address, '2001:db8::8')
 })
 
-t.test('a scheme or a host counts only where the proxy names exactly one, and a well-formed one', async (t) => {
-  for (const proto of [['ftp'], ['https', 'https'], ['https, http'], ['HTTPS'], ['']])
-    t.equal(readFrom('10.1.2.3', ['10.1.2.3'], { proto }).proto, 'http', proto.join('|'))
+t.test('a scheme counts only where all that the proxies name is one, and that of a WebSocket is its own', async (t) => {
+  for (const isEncrypted of [false, true]) {
+    const own = isEncrypted ? 'https' : 'http'
+    for (const proto of [
+      ...[['ftp'], ['https, http'], ['http', 'https'], ['wss, ws'], ['https,'], [',https'], ['https', ''], [''], []],
+      ...[['https\u00a0'], ['https:'], ['https;http'], ['"https"'], ['httpſ'], ['__proto__']],
+    ])
+      t.equal(readFrom('10.1.2.3', ['10.1.2.3'], { proto }, isEncrypted).proto, own, proto.join('|'))
+    for (const [proto, scheme] of [
+      ...[['https'], ['HTTPS'], ['wss'], ['WSS'], ['https,https'], ['wss , https'], ['https', 'wss']].map(
+        (lines) => [lines, 'https'] as const,
+      ),
+      ...[['http'], ['Http'], ['ws'], ['WS'], ['http,\tws'], ['ws', 'http']].map((lines) => [lines, 'http'] as const),
+    ])
+      t.equal(readFrom('10.1.2.3', ['10.1.2.3'], { proto }, isEncrypted).proto, scheme, proto.join('|'))
+  }
+})
+
+t.test('a host counts only where the proxy names exactly one, and a well-formed one', async (t) => {
   for (const host of [['a', 'b'], ['a,b'], ['a/b'], ['a b'], ['user@a'], [''], ['x'.repeat(256)]])
     t.equal(readFrom('10.1.2.3', ['10.1.2.3'], { host }).host, 'h', host.join('|'))
   t.equal(readFrom('10.1.2.3', ['10.1.2.3'], { host: ['[::1]:8080'] }).host, '[::1]:8080')

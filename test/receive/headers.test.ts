@@ -242,10 +242,10 @@ t.test('a request says its length once, in one way', async (t) => {
     t.equal(refusalOf(['host', 'h', ...lines], version), refusal, `${lines.join(' ')} on ${version}`)
 })
 
-t.test('headers are 16 KiB at most, each line with its colon, space and end', async (t) => {
+t.test('headers are 24 KiB at most, each line with its colon, space and end', async (t) => {
   const fill = (bytes: number): readonly string[] => ['host', 'h', 'x', 'y'.repeat(bytes - 'host: h\r\nx: \r\n'.length)]
-  t.equal(refusalOf(fill(16_384)), 'none')
-  t.equal(refusalOf(fill(16_385)), 'headers_too_large')
+  t.equal(refusalOf(fill(24_576)), 'none')
+  t.equal(refusalOf(fill(24_577)), 'headers_too_large')
 })
 
 t.test('a request id is kept if it is the only one and sane', async (t) => {

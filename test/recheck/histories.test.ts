@@ -106,6 +106,7 @@ function startReplica({ world, draw, sleep, readRow, ask }: World) {
     now: () => new Date(world.nowMs),
     monotonicMs,
     processId: 1,
+    onRound: () => undefined,
     onEnded: () => undefined,
     onUnread: () => undefined,
   })

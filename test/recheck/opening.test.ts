@@ -55,7 +55,7 @@ t.test('a reload, and a change of anything, between the facts and the first byte
   }
 })
 
-t.test('a change while the facts are read again is judged before the first byte', async (t) => {
+t.test('a change while the facts are read again is judged behind the first byte, within the second', async (t) => {
   const { recheck, open, stage } = stageRecheck(t)
   const heard = recheck.countHeard()
   recheck.hear({ kind: 'token', id: 1 })
@@ -69,8 +69,54 @@ t.test('a change while the facts are read again is judged before the first byte'
     return facts
   }
   await recheck.confirm(entry)
+  t.equal(entry.end, undefined, 'once is enough')
+  t.ok(entry.namedAtMs > 0, 'the queue judges it')
+  await until(() => entry.end !== undefined, 'its end')
   t.equal(stage.reads.length, 2)
   t.equal(entry.end?.code, 'access_revoked')
+})
+
+const question = { pdp: 'one', action: 'read', about: { type: 'r', from: 'route' } } as const
+
+t.test('the facts last judged are kept for the head of the request, and no longer', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  const { entry } = open(1)
+  t.notOk(recheck.isUnconfirmed(entry))
+  recheck.hear({ kind: 'token', id: 2 })
+  t.notOk(recheck.isUnconfirmed(entry), 'a change of another')
+  stage.tokens.set(1, { ...tokenOf(1), abilities: ['x:read'] })
+  recheck.hear({ kind: 'token', id: 1 })
+  t.ok(recheck.isUnconfirmed(entry), 'before anything was read')
+  await recheck.confirm(entry)
+  t.notOk(recheck.isUnconfirmed(entry))
+  t.same(entry.permit.caller?.principal.credential.abilities, ['x:read'])
+  recheck.recheckAll()
+  t.ok(recheck.isUnconfirmed(entry), 'a reload, before its rest is over')
+  await recheck.confirm(entry)
+  t.notOk(recheck.isUnconfirmed(entry))
+  entry.releasePermit()
+  recheck.hear({ kind: 'token', id: 1 })
+  await recheck.confirm(entry)
+  t.throws(() => entry.permit, { code: 'internal' })
+})
+
+t.test('facts whose question has no answer yet are kept for no head', async (t) => {
+  const answers: ((isYes: boolean) => void)[] = []
+  const consultAgain = (): Promise<boolean> => new Promise((resolve) => answers.push(resolve))
+  const { recheck, open, stage } = stageRecheck(t, {}, { consultAgain, monotonicMs: () => performance.now() / 20 })
+  const { entry } = open(1)
+  stage.table = compileRoutes([{ ...route, questions: [question] }])
+  stage.tokens.set(1, { ...tokenOf(1), abilities: ['x:read'] })
+  recheck.hear({ kind: 'everything' })
+  await until(() => answers.length > 0, 'the question')
+  t.throws(() => entry.permit, { code: 'internal' })
+  t.ok(recheck.isUnconfirmed(entry))
+  const confirmed = recheck.confirm(entry)
+  await until(() => answers.length > 1, 'the question of the confirmation')
+  for (const answer of answers) answer(true)
+  await confirmed
+  t.equal(entry.end, undefined)
+  t.same(entry.permit.caller?.principal.credential.abilities, ['x:read'])
 })
 
 t.test('a logout, or a withdrawn key, between the facts and the first byte is judged before it', async (t) => {

@@ -11,29 +11,36 @@ const question = (pdp: string, body = 'may 7 read'): Consultation => ({
   expiresAtMs: undefined,
 })
 
-function stage() {
+function stage(answer: () => Promise<boolean> = async () => true) {
   const asked: Consultation[] = []
+  let settled = 0
   const outside = new OutsideDecisions(
     {
       consultAgain: async (about) => {
         asked.push(about)
-        return true
+        return answer()
       },
       recheckMsOf: () => 60_000,
       shareOf: () => 100,
       monotonicMs: () => 1_000,
       longestUnknownMs: 60_000,
+      isAwaited: () => false,
     },
     () => t.fail('an exchange ended'),
   )
-  const opened = { consultation: question('one'), consultedAtMs: 900, namedAtMs: 0 }
+  const opened = {
+    consultation: question('one'),
+    consultedAtMs: 900,
+    namedAtMs: 0,
+    settlePending: () => void settled++,
+  }
   const open = opened as Partial<OpenExchange> as OpenExchange // no more of it is used
   const judge = (about: Consultation): number => {
     opened.consultation = about
     outside.noteJudged(open)?.catch(t.threw)
     return asked.length
   }
-  return { judge, look: () => outside.look(open, 1_000) }
+  return { judge, look: () => outside.look(open, 1_000), countSettled: () => settled }
 }
 
 t.test('facts that were read again ask nothing new, and another decision point or question is asked at once', (t) => {
@@ -53,4 +60,21 @@ t.test('an exchange that is judged before anyone looked at it is asked about', (
   const { judge } = stage()
   t.equal(judge(question('other')), 1)
   t.end()
+})
+
+t.test('a decision is settled by the yes to its own question alone', async (t) => {
+  const answers = [Promise.reject(new Error('planted')), Promise.resolve(true)]
+  const { judge, look, countSettled } = stage(async () => (await answers.shift()) ?? false)
+  look()
+  judge(question('one'))
+  t.equal(countSettled(), 1, 'the opening has the answer')
+  judge(question('one', 'may 7 write'))
+  await new Promise(setImmediate)
+  judge(question('one', 'may 7 write'))
+  t.equal(countSettled(), 1, 'the question failed')
+  judge(question('other'))
+  await new Promise(setImmediate)
+  t.equal(countSettled(), 2)
+  judge(question('other'))
+  t.equal(countSettled(), 3, 'facts that were read again ask the same')
 })

@@ -151,6 +151,28 @@ t.test('a route that rewrites its path otherwise permits nothing of before', asy
   t.same(stage.ended, ['1 access_revoked'])
 })
 
+t.test('a label of the host that became another organization’s ends the exchange', async (t) => {
+  const { recheck, open, stage } = stageRecheck(t)
+  const named = (slug: string) => {
+    const record = tokenOf(1)
+    const held = record.user.roles.map((one) => ({
+      ...one,
+      organization: { id: 1, slug, accountType: 'team' as const },
+    }))
+    return { ...record, user: { ...record.user, roles: held } }
+  }
+  stage.table = compileRoutes([{ ...route, hostLabel: 'slug' }])
+  stage.tokens.set(1, named('h'))
+  const { entry } = open(1)
+  recheck.recheckAll()
+  await recheck.confirm(entry)
+  t.equal(entry.end, undefined)
+  stage.tokens.set(1, named('renamed'))
+  recheck.recheckAll()
+  await until(() => stage.ended.length > 0, 'the end')
+  t.match(entry.end, { code: 'access_revoked', refusal: { exactCause: 'host_not_a_member' } })
+})
+
 t.test('a policy that refuses needs no facts', async (t) => {
   const { recheck, open, stage } = stageRecheck(t)
   stage.read = () => Promise.reject(new Error('the database is down'))

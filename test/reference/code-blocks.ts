@@ -15,6 +15,15 @@ export const listDocuments = (): readonly string[] => [
     .map((file) => `docs/${file}`),
 ]
 
+/** Those beside them that a reader of the sources meets. */
+export const listAllDocuments = (): readonly string[] => [
+  ...listDocuments(),
+  'helm/sallyport/README.md',
+  'test/README.md',
+  'test/advisories/README.md',
+  'gateway/http/README.md',
+]
+
 export const readDocument = (file: string): string => readFileSync(new URL(file, root), 'utf8')
 
 /** All code between fences, also within lists. */

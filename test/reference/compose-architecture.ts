@@ -31,6 +31,7 @@ const purposes: Readonly<Record<string, readonly (readonly [room: string, purpos
     ['lib', 'holds small data structures and schedulers'],
     ['network', 'judges addresses'],
     ['policy', 'loads, checks and compiles policies'],
+    ['rights', 'has a change of rights felt within a second: its times, its waiting room, answers of outsiders'],
     ['directory', 'knows users, organizations, tokens, agents and clusters'],
     ['http', 'is the HTTP/1.1 engine: TCP, TLS and llhttp on both sides'],
     ['observe', 'writes log, metrics, audit and traces'],

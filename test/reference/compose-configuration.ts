@@ -3,7 +3,7 @@ import { code, composeHead, composeKeys, composeYaml } from './markdown.ts'
 import { listKeys, readSchema, type SchemaKey } from './schema-keys.ts'
 
 const introduction = `Every key of \`gateway.yaml\`, from its [schema](../../config/gateway.schema.json). [Configuration](../guides/configure.md)
-explains them in a reader's order. Any text may hold \`\${NAME}\` or \`\${NAME:-default}\` from the environment. The content of
+says which guide explains which section. Any text may hold \`\${NAME}\` or \`\${NAME:-default}\` from the environment. The content of
 a file replaces a text that starts with \`file:\`. Paths are relative to the configuration file. Each section ends with all of
 its keys in YAML, with their defaults or else examples.`
 

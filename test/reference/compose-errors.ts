@@ -19,7 +19,7 @@ A stream of the model surface that ends early closes with \`response.failed\` ([
 const causes = `
 ## Causes
 
-Operators see more than clients: \`cause\` beside the reason in the [log](logs.md), the
+Operators see more than clients: \`cause\` beside the reason in the [log](../guides/observe.md#logs), the
 [audit](audit.md) and \`sallyport_decisions_total\`. No response has it. A code that is not listed here is its own
 cause.
 

@@ -3,7 +3,7 @@ import { listKeys, readSchema, type SchemaKey } from './schema-keys.ts'
 
 const introduction = `Every key of \`policies/*.yaml\`, from the [schema](../../policies/policy.schema.json), and of the expectations beside them,
 \`*.test.yaml\`, from [theirs](../../policies/policy-test.schema.json). How to write them: [Write policies](../guides/write-policies.md),
-[Change policies](../guides/review-policy-changes.md).`
+[Change policies](../guides/change-policies.md).`
 
 /** The page of all that policy files may say. */
 export const composePolicies = (): string =>

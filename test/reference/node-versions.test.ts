@@ -2,18 +2,30 @@ import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { listDocuments, readDocument } from './code-blocks.ts'
 
-type Line = Readonly<{ from: string; endOfLife: string; version?: string; folder?: string }>
+type Release = Readonly<{ version: string; date: string }>
+type Line = Readonly<{
+  from: string
+  endOfLife: string
+  version?: string
+  folder?: string
+  lastSecurityRelease?: Release
+}>
 
 type Versions = Readonly<{ floor: string; imageLine: number; lines: Readonly<Record<string, Line>> }>
 
 // By its address: plain JavaScript has no types that could be checked.
 const versions: Versions = await import(new URL('../../scripts/node-versions.js', import.meta.url).href)
+type Check = readonly [isMet: boolean, condition: string, remedy: string]
+const { checkImage }: Readonly<{ checkImage: (dockerfile: string, release?: Release) => readonly Check[] }> =
+  await import(new URL('../../scripts/release.js', import.meta.url).href)
 const { floor, imageLine } = versions
 const known = Object.entries(versions.lines)
 const image = versions.lines[imageLine]
 
 const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
 const readJson = (path: string) => JSON.parse(read(path))
+
+const isOlder = (version = '', than = ''): boolean => version.localeCompare(than, 'en', { numeric: true }) < 0
 
 /** Every part of a text that this finds. */
 const findAll = (text: string, pattern: RegExp): readonly string[] =>
@@ -72,4 +84,29 @@ t.test('the page for operators lists each line, with its versions and dates', as
       findAll(tested, /(\d+\.\d+\.\d+)/g),
       findAll(known.find(([line]) => line === name)?.[1].version ?? '', /(.+)/g),
     )
+})
+
+t.test('a pinned Node has the fixes of the last security release of its line', async (t) => {
+  for (const [name, { version, lastSecurityRelease }] of known.filter(([, { folder }]) => folder !== undefined)) {
+    t.match(lastSecurityRelease?.date, /^\d{4}-\d{2}-\d{2}$/, name)
+    t.equal(lastSecurityRelease?.version.split('.')[0], name)
+    t.notOk(isOlder(version, lastSecurityRelease?.version), `${name}: ${version}`)
+  }
+})
+
+t.test('an image without digest, or older than the last security release, is not released', async (t) => {
+  const last = { version: '24.22.3', date: '2026-11-11' }
+  const judge = (image: string): readonly boolean[] =>
+    checkImage(`FROM scratch\nARG NODE_IMAGE=${image}\n`, last).map(([isMet]) => isMet)
+  const digest = `@sha256:${'0'.repeat(64)}`
+  t.same(judge(`docker.io/library/node:24.22.3-trixie-slim${digest}`), [true, true])
+  t.same(judge(`mirror.example:5000/node:24.100.0-trixie-slim${digest}`), [true, true], 'numbers are compared as such')
+  t.same(judge('docker.io/library/node:24.22.3-trixie-slim'), [false, true])
+  t.same(judge(`docker.io/library/node:24.9.9-trixie-slim${digest}`), [true, false])
+  t.same(judge(`docker.io/library/node:24-trixie-slim${digest}`), [true, false], 'a line is not a version')
+  t.same(judge('docker.io/library/other:1'), [false, false])
+  t.match(
+    checkImage('ARG NODE_IMAGE=docker.io/library/node:24.22.3-trixie-slim')[0]?.[2],
+    'inspect node:24.22.3-trixie-slim',
+  )
 })

@@ -1,13 +1,20 @@
 import t from 'tap'
-import { listDocuments, readDocument } from './code-blocks.ts'
+import { listAllDocuments, readDocument } from './code-blocks.ts'
 import { generatedMark } from './markdown.ts'
 
 /** A reader takes a page in at once. Generated pages are searched and not read. */
 const mostWords = 1_500
+/** Pages that may be longer, since a reader leaves them early or enters them at a heading. */
+const longer: Readonly<Record<string, number>> = {
+  // One guide of adoption: a backend whose keys are integers needs no more than its first three quarters.
+  'docs/guides/adopt-a-database.md': 2_000,
+  // A section for each alert, to which its link leads; the console serves the page whole.
+  'docs/guides/runbook.md': 4_000,
+}
 const mostWordsOfRecord = 400
 const longestAverage = 18
 
-const documents = [...listDocuments(), 'helm/sallyport/README.md', 'test/README.md', 'test/advisories/README.md']
+const documents = listAllDocuments()
 const pages = documents.filter((file) => file.startsWith('docs/'))
 const isGenerated = (file: string): boolean => readDocument(file).includes(generatedMark)
 const readable = pages.filter((file) => !(file.startsWith('docs/reference/') && isGenerated(file)))
@@ -35,11 +42,12 @@ const averageLength = (text: string): number => {
 }
 
 t.test('a page has at most 1,500 words', async (t) => {
+  for (const file of Object.keys(longer)) t.ok(readable.includes(file), file)
   t.ok(readable.length > 40, 'the pages were found')
   t.equal(pages.length - readable.length, 4, 'all but commands, configuration, policies and errors')
   for (const file of readable) {
     const words = countWords(readDocument(file))
-    t.ok(words <= mostWords, `${file} has ${words} words`)
+    t.ok(words <= (longer[file] ?? mostWords), `${file} has ${words} words`)
   }
 })
 

@@ -35,6 +35,10 @@ function describe(root: JsonValue, written: JsonValue, path: string, name: strin
     children: [
       ...describeProperties(root, schema, path + name),
       ...(item.properties ? describeProperties(root, item, `${path}${name}[]`) : []),
+      // A form without words of its own is told by the key above it.
+      ...(schema.oneOf ?? [])
+        .flatMap((option: JsonValue) => describeProperties(root, resolve(root, option), path + name))
+        .filter(({ description }: SchemaKey) => description !== undefined),
       ...(values.properties ? describeProperties(root, values, `${join(path + name)}<name>`) : []),
     ],
   }

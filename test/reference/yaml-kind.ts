@@ -14,7 +14,7 @@ const schemas = ['config/gateway.schema.json', 'policies/policy.schema.json', 'p
 )
 
 /** Keys by which the files of other programs are known. */
-const foreign = new Set(['apiVersion', 'static_resources', 'extensionProviders', 'entryPoints', 'http'])
+const foreign = new Set(['apiVersion', 'static_resources', 'http_filters', 'extensionProviders', 'entryPoints', 'http'])
 
 /**
  * The mistakes of a document of YAML, as sentences. It must be part of a configuration, of policies or expectations, or

@@ -4,7 +4,7 @@ import { StreamState } from '../../gateway/relay/stream-state.ts'
 
 /** The state after these blocks, and the kind of each of them. */
 function readAll(kind: StreamKind, blocks: readonly string[]) {
-  const account = new StreamState(kind)
+  const account = new StreamState({ kind, end: 'marker' })
   const meanings = blocks.map((block) => account.read(Buffer.from(block)))
   const { hasEvents, hasIds, sequenceNumber, responseId, createdAt } = account
   return { meanings, hasEvents, hasIds, sequenceNumber, responseId, createdAt }
@@ -132,7 +132,7 @@ const measureMs = (run: () => unknown): number =>
   )
 
 t.test('a large event is read no further than needed', async (t) => {
-  const account = new StreamState('responses')
+  const account = new StreamState({ kind: 'responses', end: 'marker' })
   account.read(Buffer.from(event({ response: { id: 'r' } })))
   const delta = '\\"x'.repeat(4_000_000)
   const block = Buffer.from(`data: {"type":"x","sequence_number":2,"delta":"${delta}"}\n\n`)
@@ -143,7 +143,7 @@ t.test('a large event is read no further than needed', async (t) => {
 })
 
 t.test('many lines cost no more than their bytes', async (t) => {
-  const account = new StreamState('responses')
+  const account = new StreamState({ kind: 'responses', end: 'marker' })
   const started = process.cpuUsage()
   account.read(Buffer.from(`${'data\n'.repeat(1_000_000)}data: x\r\n\r\n`))
   account.read(Buffer.from(`${'comment without a colon\n'.repeat(500_000)}data: x\n\n`))

@@ -113,6 +113,18 @@ t.test('a question that names nothing is denied, and a malformed one is 400', as
       .status,
     400,
   )
+  for (const [encoding, status] of [
+    ['gzip', 415],
+    ['identity, br', 415],
+    ['', 415],
+    ['identity', 200],
+  ] as const)
+    t.equal(
+      (await ask('evaluation', may('alice', 'read', resource), { ...bearer(evaluator), 'content-encoding': encoding }))
+        .status,
+      status,
+      encoding,
+    )
   const large = JSON.stringify({ ...may('alice', 'read', resource), context: { pad: 'x'.repeat(256 * 1024) } })
   t.equal(await answerOf(large), 413)
 })

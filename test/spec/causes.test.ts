@@ -21,7 +21,7 @@ import {
   startCauseStage,
 } from '../support/cause-stage.ts'
 import { type Call, call, callRaw, type JsonValue } from '../support/client.ts'
-import { until } from '../support/gateway.ts'
+import { openRawClient, until } from '../support/gateway.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -63,7 +63,11 @@ async function ask(origin: string, id: string, request: Call): Promise<Told> {
 
 /** The bytes as they are; a request that cannot be read has an id of the gateway's. */
 async function askRaw(origin: string, bytes: string): Promise<Told> {
-  const [head = '', text = ''] = (await callRaw(origin, Buffer.from(bytes, 'latin1'), 100)).split('\r\n\r\n')
+  return readRaw(await callRaw(origin, Buffer.from(bytes, 'latin1'), 100))
+}
+
+function readRaw(answer: string): Told {
+  const [head = '', text = ''] = answer.split('\r\n\r\n')
   const [line = '', ...lines] = head.split('\r\n')
   const headers = Object.fromEntries(
     lines.map((header) => [header.split(': ')[0]?.toLowerCase(), header.replace(/^[^:]*: /, '')]),
@@ -187,7 +191,10 @@ const rows = {
   carrier_not_allowed: { ...claiming({}), on: 'narrow' },
   token_in_oauth_header: credentialed(oauth({ jwt: robot.apiKey })),
   malformed: credentialed(oauth({ jwt: 'a-secret-that-is-not-a-token-at-all' })),
-  jwt_too_long: claiming({ roles: 'x'.repeat(8_192) }),
+  encrypted: credentialed(
+    oauth({ jwt: `${Buffer.from('{"alg":"dir","enc":"A256GCM"}').toString('base64url')}..aXY.dGV4dA.dGFn` }),
+  ),
+  jwt_too_long: claiming({ roles: 'x'.repeat(16_384) }),
   algorithm_not_allowed: credentialed(oauth({ jwt: changeHeader(usual, { alg: 'HS256' }) })),
   wrong_type: claiming({}, { typ: 'logout+jwt' }),
   critical_extension: credentialed(oauth({ jwt: changeHeader(usual, { crit: ['exp'] }) })),
@@ -278,6 +285,7 @@ const rows = {
   },
   header_not_a_member: credentialed({ ...oauth(member), 'x-organization-id': '999' }),
   cookie_not_a_member: credentialed({ ...oauth(member), cookie: 'current-org-id=999' }),
+  host_not_a_member: { provoke: get('/tenant', { ...oauth(member), host: 'nowhere.tenants.example' }) },
   path_not_a_member: { provoke: post('/organizations/999/switch', oauth(member), '') },
   no_organization: { provoke: get('/datasets', oauth(homeless)) },
   role_unknown: { provoke: get('/datasets', ghost) },
@@ -295,6 +303,10 @@ const rows = {
     audit: 'allowed',
   },
   body_unparseable: { provoke: post(tokensOf(acme, robot.id), oauth(users.admin), '{'), audit: 'allowed' },
+  encoding_unsupported: {
+    provoke: post(tokensOf(acme, robot.id), { ...oauth(users.admin), 'content-encoding': 'gzip' }, mint),
+    audit: 'allowed',
+  },
   validation_failure: { provoke: get(`${tokensOf(acme, robot.id)}?page=x`, oauth(users.admin)), audit: 'allowed' },
   resource_id_malformed: { provoke: post('/organizations/acme/switch', oauth(member), '') },
   query_like_guarded_param: { provoke: get('/agents/999?id=1', oauth(member)) },
@@ -325,6 +337,7 @@ const rows = {
   target_dot_segment: target('/open/../x'),
   target_encoded_slash: target('/open/a%2fb'),
   target_like_stricter_row: target('/rows/STRICT'),
+  target_like_other_id: target('/ids/.../1/2/x'),
   target_like_dot_segment: target('/open/%EF%BC%8E%EF%BC%8E/x'),
   target_with_many_readings: target(`/open/a${'%CC%81'.repeat(31)}`),
   target_too_long: target(`/open/${'a'.repeat(17_000)}`),
@@ -338,6 +351,7 @@ const rows = {
   transfer_encoding_unknown: headed('host: gateway', 'transfer-encoding: gzip'),
   expectation_failed: headed('host: gateway', 'expect: more'),
   headers_too_large: headed('host: gateway', `x-long: ${'a'.repeat(25_000)}`),
+  forwarded_head_too_large: headed('host: gateway', `x-long: ${'a'.repeat(21_000)}`),
   headers_malformed: headed('host: gateway', 'no header'),
   body_malformed: {
     provoke: raw(['POST /open/x HTTP/1.1', 'host: gateway', 'transfer-encoding: chunked'], 'no size\r\n'),
@@ -377,6 +391,15 @@ const rows = {
   upstream_timeout: failing('/slow'),
   upstream_error: failing('/model/page'),
   event_too_large: failing('/model/large'),
+  upstream_share_full: {
+    on: 'claims',
+    provoke: async (id, gateway) => {
+      void get('/model/hangs')('held', gateway).catch(() => undefined)
+      await until(async () => (await get('/model/page')('before', gateway)).status === 503, 'the only place')
+      return get('/model/page')(id, gateway)
+    },
+    audit: 'allowed',
+  },
   upstream_pool_exhausted: {
     on: 'narrow',
     provoke: async (id, gateway) => {
@@ -428,11 +451,31 @@ const rows = {
       return guessing(id, gateway)
     },
   },
+  route_changed: {
+    provoke: async (id, { public: origin }) => {
+      const client = await openRawClient(t, origin)
+      client.send(
+        `POST /moved HTTP/1.1\r\nhost: gateway\r\nx-request-id: ${id}\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\n`,
+      )
+      await client.until(/100 Continue/)
+      stage.moveRoute()
+      const text = await client.until(/\r\n\r\n\{.*\}$/)
+      return readRaw(text.replace(/^HTTP\/1\.1 100 Continue\r\n\r\n/, ''))
+    },
+    audit: 'allowed',
+  },
   // Its lookups hold up what follows on the same gateway.
   claims_incomplete: {
     on: 'claims',
     provoke: async (id, { public: origin }) => {
       const jwt = await issuer.sign({ _claim_names: { groups: 'src1' } })
+      return ask(origin, id, { path: '/held/x', headers: oauth({ jwt }) })
+    },
+  },
+  claims_too_many: {
+    on: 'claims',
+    provoke: async (id, { public: origin }) => {
+      const jwt = await issuer.sign({ teams: Array.from({ length: 100 }, (_, index) => `t${index}`) })
       return ask(origin, id, { path: '/held/x', headers: oauth({ jwt }) })
     },
   },
@@ -452,7 +495,7 @@ const rows = {
     on: 'dark',
     provoke: async (id, { public: origin, admin, child }) => {
       const told = ask(origin, id, { path: '/model/waits' })
-      // Another request holds the gateway for a second, in which its console is read.
+      // Another request holds the gateway, in whose last second its console is read.
       ask(origin, `${id}.other`, { path: '/open/hangs' }).catch(() => undefined)
       await until(async () => {
         const { text } = await call(admin, { path: '/metrics' })
@@ -487,6 +530,15 @@ async function provoke(cause: RefusalCause, { provoke, on = 'main' }: Row): Prom
 }
 
 const seen: Seen[] = []
+
+const scopeCauses: readonly RefusalCause[] = ['token_ability_missing', 'token_read_only']
+
+/** RFC 6750 3. One value for each 401 to a credential, so that no guess is told from another. */
+const challengeOf = (cause: RefusalCause, status: number): string | undefined => {
+  if (cause === 'credential_missing') return 'Bearer'
+  if (status === 401) return 'Bearer error="invalid_token"'
+  return scopeCauses.includes(cause) ? 'Bearer error="insufficient_scope"' : undefined
+}
 
 /** The metrics of each gateway, read after its last cause. */
 const metrics = new Map<CauseGateway, string>()
@@ -560,14 +612,24 @@ t.test('a line of the audit names each cause: that of the decision, or that of t
   }
 })
 
+t.test('the challenge says whether a credential came, and each 503 of the gateway when to come again', async (t) => {
+  for (const { cause, told } of seen) {
+    t.equal(told.headers['www-authenticate'], challengeOf(cause, told.status), cause)
+    const isOwn = told.status === 503 && cause !== 'upstream_error'
+    if (isOwn) t.match(told.headers['retry-after'], /^[1-5]$/, cause)
+  }
+})
+
 t.test('causes that share a reason answer the client alike', async (t) => {
-  const volatile = ['x-request-id', 'date', 'connection', 'content-length', 'keep-alive']
+  const volatile = ['x-request-id', 'date', 'connection', 'content-length', 'keep-alive', 'www-authenticate']
   const answers = new Map<string, Set<string>>()
   for (const { cause, told } of seen) {
     const code = codeOf(cause)
     const headers = Object.entries(told.headers).filter(([name]) => name !== '' && !volatile.includes(name))
     const answer = JSON.stringify([told.status, told.text.replaceAll(told.id, 'ID'), headers.sort()])
-    answers.set(code, (answers.get(code) ?? new Set()).add(answer))
+    // The surfaces have other shapes, which begin with other members.
+    const shape = `${code} ${told.text.split('"', 2)[1]}`
+    answers.set(shape, (answers.get(shape) ?? new Set()).add(answer))
     if (cause !== code) t.notMatch(told.text, `"${cause}"`, `the client is not told ${cause}`)
   }
   for (const [code, told] of answers) t.equal(told.size, 1, `${code}: ${[...told].join('\n')}`)

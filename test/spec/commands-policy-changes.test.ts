@@ -37,6 +37,36 @@ t.test('policy diff ends with 1 for a widening, unless it is allowed, and with 2
   t.match(await run('diff', strict), { code: 2, stderr: /missing required argument 'new'/ })
 })
 
+t.test('policy explain tells what another policy says of a request, and what of it changed', async (t) => {
+  const table = (role: string, more: string) =>
+    writeTable({ routes: [`/things GET require: { role: ${role} }`, `/others GET require: { role: ${more} }`] })
+  const folder = t.testdir({
+    before: { 'a.yaml': table('org-owner', 'org-owner') },
+    after: { 'a.yaml': table('org-admin', 'org-owner') },
+    elsewhere: { 'a.yaml': table('org-admin', 'org-member') },
+  })
+  const [before, after, elsewhere] = [`${folder}/before`, `${folder}/after`, `${folder}/elsewhere`]
+  const explain = (against: string, ...words: string[]) =>
+    run('explain', 'GET', '/things', '--role', 'org-admin', '-p', after, '--against', against, ...words)
+  t.match(await explain(before), {
+    code: 0,
+    stdout:
+      /\nallowed, by route r0 .*\n\nby \S+before:\n[\s\S]*refused: 403 role_insufficient.*\n\nchanged[\s\S]*gains +r0/,
+  })
+  t.match(await explain(elsewhere), {
+    code: 0,
+    stdout: /changed from there to here:\nnothing that concerns this request\n$/,
+  })
+  t.match(JSON.parse((await explain(before, '--json')).stdout), {
+    outcome: 'allowed',
+    against: { policies: before, outcome: 'role_insufficient', changes: { isWidened: true, routes: [{}] } },
+  })
+  const loss = JSON.parse((await explain(elsewhere, '--json')).stdout)
+  t.match(loss, { against: { outcome: 'allowed', changes: { isWidened: false } } })
+  t.same(loss.against.changes.routes, [])
+  t.match(await explain(`${folder}/gone`), { code: 2, stderr: /gone.*cannot be read/ })
+})
+
 t.test('the shipped policies say what is expected of them', async (t) => {
   t.match(await run('test', '--policies', policies), { code: 0, stdout: /^\d\d passed, 0 failed\n$/ })
 })

@@ -53,6 +53,66 @@ t.test('policy check shows the lines that lead to a mistake or a warning, and no
   t.notMatch(configured.stderr, /hunter2/)
 })
 
+t.test(
+  'policy check names issuers whose cookie counted for the pages of CORS, without a line of the configuration',
+  async (t) => {
+    const check = async (tokens: object, cors: object | undefined) => {
+      const settings = {
+        issuers: [{ issuer: 'https://login.example', audience: 'a', tokens }],
+        upstreams: Object.fromEntries(
+          ['platform', 'agents', 'files', 'graphql', 'data'].map((name) => [name, { url: 'http://127.0.0.1:1' }]),
+        ),
+        database: { url: 'postgres://u:hunter2@127.0.0.1:1/d' },
+        identity: { keys: ['file:identity.pem'] },
+        policies: { directory: policies },
+        ...(cors && { cors }),
+      }
+      const folder = t.testdir({ 'gateway.yaml': JSON.stringify(settings), 'identity.pem': 'x' })
+      return run('check', '--config', `${folder}/gateway.yaml`)
+    }
+    const origins = ['https://app.example', '*']
+    const { stdout, stderr, code } = await check({ cookie: '__Host-token' }, { origins })
+    t.match({ stderr, code }, { stderr: '', code: 0 })
+    t.match(
+      stdout,
+      /gateway\.yaml: warning: issuers: tokens\.cookie of https:\/\/login\.example [^\n]*\(https:\/\/app\.example\)[^\n]*\n\d/,
+    )
+    t.notMatch(stdout, /hunter2/)
+    for (const [tokens, cors] of [
+      [{ cookie: '__Host-token' }, undefined],
+      [{ cookie: '__Host-token' }, { origins: ['*'] }],
+      [{ cookie: '__Host-token', origins: ['https://app.example'] }, { origins }],
+      [{ subprotocol: true }, { origins }],
+    ] as const)
+      t.notMatch((await check(tokens, cors)).stdout, /tokens\.cookie/)
+    const headers = ['cf-access-jwt-assertion']
+    t.match((await check({ headers }, { origins })).stdout, /warning: issuers: tokens\.headers of /)
+    const refused = await check({ headers: ['x-organization-id'] }, undefined)
+    t.match(refused, { code: 2, stderr: /gateway\.yaml:\d+:\d+: error: issuers: tokens\.headers .* role of its own/ })
+  },
+)
+
+t.test('policy check names preflights that are permitted to no origin', async (t) => {
+  const check = async (more: Readonly<Record<string, unknown>>) => {
+    const settings = {
+      issuers: [{ issuer: 'https://login.example', audience: 'a' }],
+      upstreams: Object.fromEntries(
+        ['platform', 'agents', 'files', 'graphql', 'data'].map((name) => [name, { url: 'http://127.0.0.1:1' }]),
+      ),
+      database: { url: 'postgres://u@127.0.0.1:1/d' },
+      identity: { keys: ['file:identity.pem'] },
+      policies: { directory: policies },
+      ...more,
+    }
+    const folder = t.testdir({ 'gateway.yaml': JSON.stringify(settings), 'identity.pem': 'x' })
+    return (await run('check', '--config', `${folder}/gateway.yaml`)).stdout
+  }
+  const listeners = { decision: { preflights: 'permit' } }
+  t.match(await check({ listeners }), /gateway\.yaml: warning: listeners\.decision\.preflights: [^\n]*cors\.origins/)
+  t.notMatch(await check({ listeners, cors: { origins: ['https://app.example'] } }), /preflights/)
+  t.notMatch(await check({}), /preflights/)
+})
+
 t.test('a reader of the output may stop before its end', async (t) => {
   const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
   const piped = `"$0" "$1" policy matrix --policies "$2" --format json | head -c 10; exit "\${PIPESTATUS[0]}"`

@@ -20,7 +20,12 @@ async function inspect(t: Test, input: string, secret: string) {
   ])
   for (const text of [plain.stdout, plain.stderr, json.stdout, json.stderr]) t.notOk(text.includes(secret), 'no secret')
   t.equal(plain.code, json.code, 'one verdict')
-  const said = JSON.parse(json.stdout) as { cause: string | null; checks: Check[]; facts: Record<string, unknown> }
+  const said = JSON.parse(json.stdout) as {
+    cause: string | null
+    rule?: string
+    checks: Check[]
+    facts: Record<string, unknown>
+  }
   return { ...said, code: json.code, plain: plain.stdout, failed: said.checks.find(({ result }) => result === 'fail') }
 }
 
@@ -48,12 +53,30 @@ t.test('each JWT that the gateway refuses names the check and the cause', async 
     [await mint({ exp: now - 60 }), 'expired', 'time bounds'],
     [await mint({ nbf: now + 600 }), 'not_yet_valid', 'time bounds'],
     [await mint({ cnf: { jkt: 'x' } }), 'proof_missing', 'cnf and events'],
+    [await mint({ typ: 'ID' }), 'not_an_access_token', 'cnf and events'],
     [forged, 'bad_signature', 'signature'],
     ['not-a-token', 'malformed', 'syntax'],
+    [`${head}..aXY.dGV4dA.dGFn`, 'encrypted', 'syntax'],
+    [`${head}.a2V5.aXY.${'dGV4dA'.repeat(5_000)}.dGFn`, 'encrypted', 'syntax'],
   ] as const) {
     const said = await inspect(t, jwt, signatureOf(jwt))
     t.same([said.code, said.cause, said.failed?.check], [1, cause, check], cause)
     t.match(said.plain, new RegExp(`refused: ${cause}\n`))
+  }
+})
+
+t.test('a JWT that is not an access token names the rule', async (t) => {
+  for (const [claims, rule] of [
+    [{ typ: 'ID' }, 'its `typ` is `ID`'],
+    [{ token_use: 'id' }, 'its `token_use` is `id`'],
+    [{ nonce: 'n', at_hash: 'h' }, 'it has `nonce` with `at_hash` or `c_hash`'],
+    [{ typ: 'Refresh' }, 'its `typ` or `token_use` is that of a refresh, offline or logout token'],
+    [{ events: {} }, 'the token has `events`'],
+  ] as const) {
+    const jwt = await world.mint({ sub: member.sub, claims })
+    const said = await inspect(t, jwt, signatureOf(jwt))
+    t.match(said, { code: 1, cause: 'not_an_access_token', rule })
+    t.ok(said.plain.includes(`\nrule: ${rule}\n`), said.plain)
   }
 })
 
@@ -113,6 +136,20 @@ t.test('a JWT as Bearer passes where its issuer allows that', async (t) => {
     [0, null],
     [1, 'carrier_not_allowed'],
   ])
+})
+
+t.test('a JWT in a header of a proxy passes where its issuer names that', async (t) => {
+  const tokens = { headers: ['cf-access-jwt-assertion'] }
+  const issuers = [{ issuer: world.oidc.issuer, audience: 'sallyport-demo', tokens }]
+  const opened = writeConfiguration(t, { world, settings: { issuers } })
+  for (const [line, code, cause] of [
+    [`Cf-Access-Jwt-Assertion: ${member.jwt}`, 0, null],
+    ['cf-access-jwt-assertion: oat_x', 1, 'token_in_oauth_header'],
+    [`x-goog-iap-jwt-assertion: ${member.jwt}`, 1, 'malformed'],
+  ] as const) {
+    const run = await runCommand(['token', 'inspect', '--json', '--config', opened], { input: line })
+    t.same([run.code, JSON.parse(run.stdout).cause], [code, cause], line.slice(0, 26))
+  }
 })
 
 t.test('an opaque token is asked about, and fails by the check of its cause', async (t) => {

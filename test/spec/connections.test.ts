@@ -179,3 +179,37 @@ t.test('the start warns of a configured limit that the descriptors do not allow'
   t.match(warnings, [{ level: 'warn', listener: 'public', wanted: 5_000, maxConnections: Number, descriptors: 4_096 }])
   t.equal(warnings.length, 1, 'listeners without a limit of their own cause no warning')
 })
+
+// An ALB keeps idle connections for 60 s, Go and Traefik for 90 s. A server that closes first answers some requests by a
+// reset, which the proxy makes a 502.
+t.test('an idle connection outlives those of usual proxies, or as long as its listener says', async (t) => {
+  const { url } = await startUpstream(t)
+  const settings = {
+    routes: [openRoute],
+    upstreams: { platform: { url } },
+  }
+  const keepAlives = async (gateway: Awaited<ReturnType<typeof startTestGateway>>) => {
+    const clients = await Promise.all(
+      [gateway.public, gateway.decision, gateway.admin].map((origin) => openRawClient(t, origin)),
+    )
+    const told: (string | undefined)[] = []
+    for (const client of clients) {
+      client.send('GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n')
+      told.push(/^keep-alive: (.*)\r$/im.exec(await client.until(/\r\n\r\n/))?.[1])
+    }
+    return { clients, told }
+  }
+  const usual = await keepAlives(await startTestGateway(t, settings))
+  t.same(usual.told, ['timeout=95', 'timeout=95', 'timeout=95'])
+  const listeners = {
+    public: { host: '127.0.0.1', port: 0, keepAliveMs: 1_500 },
+    decision: { host: '127.0.0.1', port: 0, keepAliveMs: 620_000 },
+    admin: { host: '127.0.0.1', port: 0 },
+  }
+  const { clients, told } = await keepAlives(await startTestGateway(t, { ...settings, settings: { listeners } }))
+  t.same(told, ['timeout=1', 'timeout=620', 'timeout=95'])
+  const startedMs = performance.now()
+  await clients[0]?.closed()
+  t.ok(performance.now() - startedMs > 500, 'not before its time')
+  t.notOk(clients[1]?.socket.closed, 'the other stays')
+})

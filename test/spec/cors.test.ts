@@ -161,3 +161,32 @@ t.test('a preflight that names its method on two lines is an OPTIONS like any ot
   t.equal((await send(preflight('/things/7', twice))).status, 405)
   t.equal((await send({ method: 'OPTIONS', path: '/things/7', headers: { origin: page } })).status, 405)
 })
+
+t.test(
+  'a refusal of the decision listener can be read by the pages that may, and a permit says nothing of them',
+  async (t) => {
+    const { gateway } = await start(t, { origins: [page], credentials: true })
+    const ask = (uri: string, origin: string) =>
+      call(gateway.decision, {
+        path: '/authorize',
+        headers: { origin, 'x-forwarded-method': 'GET', 'x-forwarded-uri': uri },
+      })
+    const refused = await ask('/things/7', page)
+    t.equal(refused.status, 401)
+    t.equal(refused.headers['access-control-allow-origin'], page)
+    t.equal(refused.headers['access-control-allow-credentials'], 'true')
+    t.match(refused.headers['access-control-expose-headers'], /x-request-id/)
+    const foreign = await ask('/things/7', 'https://evil.example')
+    t.equal(foreign.status, 401)
+    t.notOk('access-control-allow-origin' in foreign.headers)
+    const permitted = await ask('/open/x', page)
+    t.equal(permitted.status, 200)
+    t.notOk('access-control-allow-origin' in permitted.headers, 'Envoy could copy it to the request')
+    const { gateway: plain } = await start(t)
+    const silent = await call(plain.decision, {
+      path: '/authorize',
+      headers: { origin: page, 'x-forwarded-method': 'GET', 'x-forwarded-uri': '/things/7' },
+    })
+    t.notOk('access-control-allow-origin' in silent.headers, 'with cors off')
+  },
+)

@@ -57,7 +57,7 @@ const check = async (name: string, triesWrites = false) => {
 
 t.test('nothing is wrong with a database that the migrations made', async (t) => {
   const report = await checkDirectory({ url: urlOf('own'), vocabulary, triesWrites: true, timeoutMs: 10_000 })
-  t.same(report, { isAdopted: false, relations: 14, problems: [] })
+  t.same(report, { isAdopted: false, relations: 15, problems: [] })
 })
 
 t.test(
@@ -95,6 +95,45 @@ t.test('tried writes are rolled back, and send no message', async (t) => {
   t.same(await check('adopted', true), [])
   t.same(await count(), before)
   t.same(heard, [])
+})
+
+t.test('a role that may update the tables tries each trigger, and learns of changes that mean nothing', async (t) => {
+  const name = await copy('adopted')
+  await execute(
+    name,
+    `alter table user_roles rename role_id to kept_role;
+      do $$ begin for n in 1..1000 loop update users set created_at = now() + n * interval '1 s'; end loop; end $$`,
+  )
+  await execute(name, 'select pg_stat_force_next_flush()')
+  const listener = new pg.Client({ connectionString: urlOf(name) })
+  await listener.connect()
+  t.teardown(() => listener.end())
+  const heard: string[] = []
+  listener.on('notification', ({ payload = '' }) => heard.push(payload))
+  await listener.query('listen sallyport_changes')
+  const { problems } = await checkDirectory({ url: urlOf(name), vocabulary, triesWrites: true, timeoutMs: 10_000 })
+  t.match(problems, [
+    {
+      ...{ severity: 'warning', code: 'failing-trigger', where: 'user_roles' },
+      message: /^each update tells of everything: a change of table public\.user_roles could not be named/,
+    },
+    {
+      ...{ severity: 'warning', code: 'frequent-changes', where: 'users' },
+      message: 'is updated often, and tells of each change of created_at, which no view reads',
+      help: /^call sallyport_directory\.watch\('users', '\{user:id\}', '\{password,updated_at,created_at\}', '\{.*\}'\);$/,
+    },
+  ])
+  await execute(
+    name,
+    `${problems[1]?.help} call sallyport_directory.watch('user_roles', '{role_assignment:id,user:user_id,members:organization_id}')`,
+  )
+  const again = await checkDirectory({ url: urlOf(name), vocabulary, triesWrites: true, timeoutMs: 10_000 })
+  t.same(again.problems, [])
+  await listener.query('')
+  t.same(
+    heard.filter((payload) => payload !== '{"kind":"everything"}'),
+    [],
+  )
 })
 
 const view = (name: string): string => `sallyport_directory.${name}`
@@ -250,7 +289,7 @@ t.test('an operator is led from another program’s tables to a directory that h
 
   const adopted = await run('migrate', '--adopt')
   t.equal(adopted.code, 0, adopted.stderr)
-  t.match(adopted.stdout, /applied 1 .*\n(?:applied .*\n)*done\nnext: map the tables/)
+  t.match(adopted.stdout, /applied 100 .*\n(?:applied .*\n)*done\nnext: map the tables/)
   t.match(JSON.parse((await run('migrate', '--json')).stdout), { applied: [] }, 'it is remembered')
 
   const empty = await run('directory', 'check')
@@ -263,7 +302,7 @@ t.test('an operator is led from another program’s tables to a directory that h
   for (const end of ends) await end()
   const whole = await run('directory', 'check', '--try-writes')
   t.equal(whole.code, 0, whole.stdout + whole.stderr)
-  t.match(whole.stdout, "14 relations over another program's tables match the gateway's needs")
+  t.match(whole.stdout, "15 relations over another program's tables match the gateway's needs")
   t.match(JSON.parse((await run('directory', 'check', '--json')).stdout), { isAdopted: true, problems: [] })
 })
 

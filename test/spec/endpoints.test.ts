@@ -355,6 +355,27 @@ t.test('a switch is the default of later requests, under header and cookie', asy
   t.equal(await inForce(), 'initech')
 })
 
+t.test('a switch to the organization that is stored already is 200, and writes nothing', async (t) => {
+  const { id, headers } = await createUser([acme.id, 'org-member'], [globex.id, 'org-admin'])
+  await data(t, switchTo(globex.id, headers))
+  const read = async () =>
+    (
+      await database.query(
+        `select xmin, updated_at, (select count(*) from audit_events where subject_id = $1) as events from users where id = $1`,
+        [id],
+      )
+    ).rows[0]
+  const before = await read()
+  t.equal(before.events, '1')
+  for (let count = 0; count < 3; count++)
+    t.equal((await data(t, switchTo(globex.id, headers))).currentOrganizationId, globex.id)
+  t.same(await read(), before)
+  // The database decides, whatever a cache still holds.
+  await database.query('update users set current_organization_id = $2 where id = $1', [id, acme.id])
+  await data(t, switchTo(globex.id, headers))
+  t.equal(await storedOrganization(id), globex.id)
+})
+
 t.test('a switch needs membership, else it is 403 and stores nothing', async (t) => {
   const { id, headers } = await createUser([acme.id, 'org-owner'])
   await data(t, switchTo(acme.id, headers))

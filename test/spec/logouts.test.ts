@@ -84,13 +84,12 @@ t.test('a logout refuses earlier JWTs of its subject on every replica, and ends 
   t.match(rows, [{ credential: 'logout-token', actor_id: null, subject, client_address: '127.0.0.1' }])
 })
 
-t.test('JWTs without iat, of the same second, or of a longer life count as earlier', async (t) => {
+t.test('JWTs of the same second, or of a longer life, count as earlier', async (t) => {
   const [subject, other] = [await addSubject(), await addSubject()]
   const at = seconds() - 10
   const versions: readonly Readonly<Record<string, unknown>>[] = [
     { iat: at },
     { iat: at + 0.9 },
-    { iat: null },
     { iat: seconds() - 5, exp: seconds() + 86_400 },
   ]
   const sign = (sub: string, claims: object) => issuer.sign({ sub, ...claims })
@@ -276,8 +275,22 @@ t.test('the typ of older issuers counts where the configuration says so', async 
   const subject = await addSubject()
   t.equal((await push(older, await signLogout({ sub: subject, exp: null }, { typ: 'JWT' }))).status, 200)
   t.equal((await push(older, await signLogout({ sub: subject }))).status, 200)
+  for (const typ of ['application/jwt', 'application/logout+jwt', 'Application/Logout+JWT'])
+    t.equal((await push(older, await signLogout({ sub: subject }, { typ }))).status, 200, typ)
   t.equal((await push(older, await signLogout({ sub: subject }, { typ: 'at+jwt' }))).status, 400)
   t.equal((await push(older, await issuer.sign({ sub: subject, aud: client }))).status, 400)
+})
+
+t.test('a replica without the listener refuses what another one heard of, if its configuration says so', async (t) => {
+  const { signals: _, ...listeners } = settings.listeners
+  const [issuerSettings] = settings.issuers
+  const logout = { audience: client, heardElsewhere: true }
+  const follower = await start(t, { listeners, issuers: [{ ...issuerSettings, logout }] })
+  const jwt = await issuer.sign({ sub: await addSubject() })
+  t.equal(await statusOf(follower, jwt), 200)
+  const said = JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString())
+  t.equal((await push(first, await signLogout({ sub: said.sub }))).status, 200)
+  await until(async () => (await statusOf(follower, jwt)) === 401, 'the logout of the other replica')
 })
 
 t.test('a configuration that could not keep or take a logout is refused', async (t) => {
@@ -291,5 +304,7 @@ t.test('a configuration that could not keep or take a logout is refused', async 
   }
   await refuse(claims, /logout of .* needs a database, which keeps logouts/)
   await refuse({ issuers: [{ ...issuerSettings, logout: undefined }] }, /listeners.signals: no issuer has logout/)
+  const { signals: _, ...deaf } = settings.listeners
+  await refuse({ listeners: deaf }, /logout of .* needs listeners.signals/)
   await refuse({ issuers: [{ ...issuerSettings, logout: {} }] }, /audience/)
 })

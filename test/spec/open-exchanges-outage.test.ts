@@ -7,7 +7,7 @@ import { freezePostgres } from '../support/freeze-postgres.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
 import { type Account, populate } from '../support/population.ts'
 import { startRedis, testRedis } from '../support/redis.ts'
-import { type ReadAnswer, readAnswer } from '../support/streams.ts'
+import { type ReadAnswer, readAnswer, readPermitted } from '../support/streams.ts'
 import { startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t, { hasOwnServer: true })
@@ -19,8 +19,7 @@ const startWith = (streams: Readonly<Record<string, unknown>>, settings = {}) =>
   startTestGateway(t, { world, upstreams: { agents: { url } }, settings: { streams, ...settings } })
 
 async function open({ public: origin }: Readonly<{ public: string }>, { headers }: Account): Promise<ReadAnswer> {
-  const answer = await readAnswer(`${origin}/agent/${world.agents.acme}/responses`, headers)
-  if (answer.status !== 200) throw new Error(`refused with ${answer.status}`)
+  const answer = await readPermitted(() => readAnswer(`${origin}/agent/${world.agents.acme}/responses`, headers))
   await until(() => answer.text().length > 200, 'events')
   return answer
 }

@@ -11,7 +11,7 @@ import { type Account, populate } from '../support/population.ts'
 import { testRedisServer } from '../support/redis.ts'
 import { startRedisServer } from '../support/redis-server.ts'
 import { type Replica, startReplica } from '../support/replicas.ts'
-import { type ReadAnswer, readAnswer } from '../support/streams.ts'
+import { type ReadAnswer, readAnswer, readPermitted } from '../support/streams.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
@@ -58,9 +58,7 @@ let opened = 0
 async function open(name: string, { public: origin }: Replica, headers: Record<string, string>, agent: number) {
   opened += 1
   const id = { 'x-request-id': `${name}-${opened}` }
-  const answer = await readAnswer(`${origin}/agent/${agent}/responses`, { ...headers, ...id })
-  if (answer.status !== 200) throw new Error(`refused with ${answer.status}`)
-  return answer
+  return readPermitted(() => readAnswer(`${origin}/agent/${agent}/responses`, { ...headers, ...id }))
 }
 
 /** The codes of the failures in which streams end. */

@@ -9,7 +9,7 @@ import { startFairClock } from '../support/fair-clock.ts'
 import { openRawClient, startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 import { startIssuer } from '../support/issuer.ts'
 import { type Account, populate } from '../support/population.ts'
-import { type ReadAnswer, readAnswer } from '../support/streams.ts'
+import { type ReadAnswer, readAnswer, readPermitted } from '../support/streams.ts'
 import { handshake, switching } from '../support/websocket.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
@@ -35,8 +35,8 @@ let opened = 0
 /** Opens a stream and waits until events pass. */
 async function openStream(path: string, headers: Record<string, string>, origin = gateway.public): Promise<ReadAnswer> {
   opened += 1
-  const answer = await readAnswer(origin + path, { ...headers, 'x-request-id': `open-${opened}` })
-  if (answer.status !== 200) throw new Error(`refused with ${answer.status}`)
+  const id = { 'x-request-id': `open-${opened}` }
+  const answer = await readPermitted(() => readAnswer(origin + path, { ...headers, ...id }))
   await until(() => answer.text().length > 200, 'events')
   return answer
 }

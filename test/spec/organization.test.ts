@@ -138,7 +138,7 @@ t.test('the header of an organization without membership is 401, and an unknown 
   for (const id of [initech.id, 999_999]) {
     const answer = await refused(t, { ...owner, ...at(id) })
     t.equal(answer.status, 401)
-    t.equal(answer.headers['www-authenticate'], 'Bearer')
+    t.equal(answer.headers['www-authenticate'], 'Bearer error="invalid_token"')
     const { requestId, ...error } = answer.json().error
     t.type(requestId, 'string')
     bodies.push({ ...answer.json(), error })

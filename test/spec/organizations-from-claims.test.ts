@@ -77,7 +77,7 @@ type Check = (t: Test) => Promise<unknown>
 
 const tokensPath = (organization: number, user: number): string => `/organizations/${organization}/users/${user}/tokens`
 
-/** One check for each line in docs/guides/organizations-from-claims.md. */
+/** One check for each line in docs/guides/claims.md. */
 const checks: Readonly<Record<string, Check>> = {
   'The first login creates the user': async (t) => {
     const headers = await claiming('new', '/umbrella/org-client')
@@ -263,9 +263,11 @@ const checks: Readonly<Record<string, Check>> = {
   },
 }
 
-const page = readFileSync(new URL('../../docs/guides/organizations-from-claims.md', import.meta.url), 'utf8')
-const [, table = ''] = page.split('| Rule of the specification |')
-const rows = [...table.matchAll(/^\| (.+?) \| (yes|no) \|/gm)].map(([, rule = '', holds = '']) => ({ rule, holds }))
+const page = readFileSync(new URL('../../docs/guides/claims.md', import.meta.url), 'utf8')
+const [, table = ''] = page.split('| Rule of the specification | Holds | With both |')
+const rows = [...(table.split('\n\n')[0] ?? '').matchAll(/^\| (.+?) \| (yes|no) \|/gm)].map(
+  ([, rule = '', holds = '']) => ({ rule, holds }),
+)
 
 t.test('each rule of the guide holds, or does what the guide says, with both sources', async (t) => {
   t.strictSame(rows.map(({ rule }) => rule).sort(), Object.keys(checks).sort(), 'a check for each line')

@@ -105,7 +105,9 @@ t.test('bytes pass as they are, a byte order mark after a comment excepted', asy
   const { upstream, whole } = await open('/platform/bytes')
   const bytes = '\u{feff}event: ü\r\ndata\rid\n\n\0'
   upstream.end(bytes)
-  t.equal(await whole(), bytes)
+  const text = await whole()
+  // A busy machine may delay the upstream's bytes for longer than the pause before a comment.
+  t.equal(text.replaceAll(comment, ''), text.startsWith(comment) ? bytes.slice(1) : bytes)
   const late = await open('/platform/late')
   await until(() => late.answer.text().startsWith(comment), 'a comment')
   late.upstream.end('\u{feff}data: 1\n\n')

@@ -4,7 +4,7 @@ import { call } from '../support/client.ts'
 import { startEndlessUpstream } from '../support/endless-upstream.ts'
 import { parseEvents } from '../support/event-streams.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
-import { client, prepareLogouts, push, seconds, statusOf } from '../support/logout-stage.ts'
+import { client, prepareLogouts, seconds, statusOf } from '../support/logout-stage.ts'
 import { readAnswer } from '../support/streams.ts'
 import { eventTypes, pushEvent, pushSecret, startTransmitter, withTransmitter } from '../support/transmitter.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
@@ -125,22 +125,20 @@ t.test('the cut-off is the time of the event, and never after its receipt', asyn
   }
 })
 
-t.test('a moment ahead of the clock counts until its first receipt alone', async (t) => {
+t.test('a moment further ahead than the tolerance of the issuer counts until its first receipt alone', async (t) => {
   const clockToleranceSeconds = 30
   const tolerant = {
-    issuers: settings.issuers.map((one) => ({ ...one, clockToleranceSeconds })),
+    issuers: settings.issuers.map((one) => ({ ...one, clockToleranceSeconds: 0 })),
     transmitters: settings.transmitters.map((one) => ({ ...one, clockToleranceSeconds })),
   }
   const own = await start(t, tolerant)
-  const [told, signedOut] = [await addSubject(), await addSubject()]
+  const told = await addSubject()
   const iat = seconds() + 2
   const event = await transmitter.tell(eventTypes.sessionRevoked, user(told), {}, { iat })
-  const logout = await stage.signLogout({ sub: signedOut, iat })
   const bring = async (gateway: typeof own): Promise<void> => {
     t.equal((await pushEvent(gateway, event)).status, 202)
-    t.equal((await push(gateway, logout)).status, 200)
   }
-  const readAll = async () => [await rowsOf(told), await rowsOf(signedOut)]
+  const readAll = async () => [await rowsOf(told)]
   await bring(own)
   const answeredAt = seconds()
   const rows = await readAll()
@@ -149,7 +147,7 @@ t.test('a moment ahead of the clock counts until its first receipt alone', async
   const audited = await database.query("select from audit_events where action = 'sessions.signed_out'")
   await until(() => seconds() > iat, 'the moment itself')
   const later = await start(t, tolerant)
-  for (const [index, sub] of [told, signedOut].entries()) {
+  for (const [index, sub] of [told].entries()) {
     const at = moments[index] ?? 0
     const expectCutOff = async (gateway: typeof own): Promise<void> => {
       t.equal(await statusOf(gateway, await issuer.sign({ sub, iat: at })), 401)
@@ -229,12 +227,12 @@ t.test('known and unknown subjects are answered alike, and a first login after a
   const shape = ({ status, text, headers }: typeof known) => [status, text, Object.keys(headers)]
   t.same(shape(unknown), shape(known))
   t.equal(await statusOf(first, await issuer.sign({ sub: 'unheard-of' })), 401)
-  // Nothing is looked up for the answer, so that its time tells no more.
+  // Nothing is looked up for the answer, so that its time tells no more. The look for unmatched ends comes a second later.
   const own = await start(t)
   const nameStatements = async (): Promise<readonly string[]> =>
     [
       ...(await readMetrics(own)).matchAll(
-        /query_duration_seconds_count\{statement="((?:find-(?!schema)|write-)[^"]*)"[^}]*\} (\d+)/g,
+        /query_duration_seconds_count\{statement="((?:find-(?!schema|by-identity)|write-)[^"]*)"[^}]*\} (\d+)/g,
       ),
     ]
       .map(([, name, count]) => `${name} ${count}`)
@@ -336,6 +334,8 @@ t.test('a configuration that could not take or keep an event is refused', async 
   await change({ speaksFor: ['https://unheard-of.example'] }, /https:\/\/unheard-of.example is not one of issuers/)
   await change({ jwksUri: undefined }, /its keys are unknown. Give jwksUri/)
   await change({ issuer: issuer.issuer }, /the keys are those of issuers/)
+  const clear = { issuer: 'http://idp.example', jwksUri: 'http://idp.example/keys' }
+  await change(clear, /it is http on another machine/)
   await change({ push: { bearer: 'short' } }, /transmitters/)
   await change({ name: 'Not A Name' }, /small letters/)
   await refuse({ transmitters: [usual, usual] }, /the name is used twice/)

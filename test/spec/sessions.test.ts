@@ -11,7 +11,7 @@ import { startFairClock } from '../support/fair-clock.ts'
 import { until } from '../support/gateway.ts'
 import { populate } from '../support/population.ts'
 import { type Replica, startReplica } from '../support/replicas.ts'
-import { readAnswer } from '../support/streams.ts'
+import { readAnswer, readPermitted } from '../support/streams.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { startTestWorld } from '../support/world.ts'
 
@@ -55,11 +55,8 @@ let opened = 0
 
 async function openStream({ public: origin }: Replica, headers: Record<string, string>) {
   opened += 1
-  const answer = await readAnswer(`${origin}/agent/${agent}/responses`, {
-    ...headers,
-    'x-request-id': `session-${opened}`,
-  })
-  if (answer.status !== 200) throw new Error(`refused with ${answer.status}`)
+  const id = { 'x-request-id': `session-${opened}` }
+  const answer = await readPermitted(() => readAnswer(`${origin}/agent/${agent}/responses`, { ...headers, ...id }))
   await until(() => answer.text().length > 200, 'events')
   return answer
 }

@@ -61,6 +61,12 @@ t.test('a shadow table is counted and never enforced, follows its files, and may
   t.same([await differences('members', 'lost'), await differences('owners', 'gained')], [1, 1])
   t.equal(await differences('none', 'other_refusal'), 0)
 
+  const console = async (): Promise<string> => (await call(gateway.admin, { path: '/' })).text
+  const beside = async (): Promise<string> => /Beside the policy in force, .*?<\/dd>/s.exec(await console())?.[0] ?? ''
+  await until(async () => (await beside()).includes('wider: '), 'the widenings of the shadow', 10_000)
+  t.match(await beside(), /wider: GET HEAD \/owners for org-member, org-admin, by r1<\/dd>/)
+  t.notMatch(await beside(), 'GET HEAD /members for')
+
   const original = { 'x-forwarded-method': 'GET', 'x-forwarded-uri': '/members' }
   t.equal(await status('/authorize', gateway.decision, original), 200)
   t.equal(await differences('members', 'lost'), 2, 'decisions of the decision listener are compared too')

@@ -51,6 +51,7 @@ const run = async (t: Test): Promise<void> => {
           issuer: world.oidc.issuer,
           jwksUri: `${String(issuerUrl).replace(/\/$/, '')}/jwks`,
           audience: world.oidc.audience,
+          insecure: true,
         },
       ],
       upstreams: {

@@ -153,6 +153,13 @@ t.test('a body that is not JSON is 400, an empty one too', async (t) => {
   t.equal((await world.call({ method: 'POST', path: tokensOf(robot.id), headers: oauth(admin) })).status, 400)
 })
 
+t.test('a body that names a member twice is 400, and mints nothing', async (t) => {
+  const count = async () => (await get(tokensOf(robot.id))).json().meta.total
+  const before = await count()
+  t.equal((await mint('{"scope":"api-secret","scope":"api-key"}')).status, 400)
+  t.equal(await count(), before)
+})
+
 t.test('a human target is 422 clientManaged on mint, list and revoke', async (t) => {
   const path = tokensOf(member.id)
   for (const answer of [

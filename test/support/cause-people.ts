@@ -75,7 +75,7 @@ export async function addPeople(t: Test, world: TestWorld, issuer: string) {
     const { secret, hash } = makeSecret(randomInt)
     const id = await insert(
       `auth_access_tokens (tokenable_id, type, name, hash, abilities, created_at, updated_at)
-       values ($1, 'auth_token', 'causes', $2, '["tokens:manage"]', now(), now())`,
+       values ($1, 'auth_token', 'causes', $2, '["*"]', now(), now())`,
       [userId, hash],
     )
     if (parentId !== undefined) await insert('token_parents (token_id, parent_id) values ($1, $2)', [id, parentId])

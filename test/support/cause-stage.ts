@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -19,11 +19,19 @@ const closed = { surface: 'platform', upstream: 'platform' }
 export const credentialCookie = '__Host-access-token'
 
 /** Routes that the shipped policy has no need for. */
-const routes = [
+const routesWith = (moved: string) => [
+  { id: 'causes.moved', match: { path: '/moved' }, ...open, upstream: moved },
   { id: 'causes.open', match: { path: '/open/*' }, ...open },
   { id: 'causes.unreachable', match: { path: '/unreachable' }, ...open, upstream: 'data' },
   { id: 'causes.rows', match: { path: '/rows/*' }, ...open },
   { id: 'causes.strict', match: { path: '/rows/strict' }, ...closed, require: { role: 'org-owner' } },
+  {
+    id: 'causes.ids',
+    match: { path: '/ids/:any/:id/*' },
+    ...closed,
+    require: { role: 'org-member' },
+    resource: { kind: 'agent', param: 'id' },
+  },
   { id: 'causes.slow', match: { path: '/slow' }, ...open, timeouts: { firstByteMs: 100 } },
   {
     id: 'causes.upload',
@@ -35,6 +43,12 @@ const routes = [
   { id: 'causes.reads', match: { path: '/reads' }, ...closed, require: { ability: 'datasets:read' } },
   { id: 'causes.writes', match: { path: '/writes' }, ...closed, require: { ability: 'datasets:write' } },
   { id: 'causes.agent', match: { path: '/agents/:id' }, ...closed, resource: { kind: 'agent', param: 'id' } },
+  {
+    id: 'causes.tenant',
+    match: { path: '/tenant', host: '*.tenants.example' },
+    ...closed,
+    organization: { hostLabel: 'slug' },
+  },
   {
     id: 'causes.dataset',
     match: { path: '/held-datasets/:id' },
@@ -96,6 +110,8 @@ export type CauseGateway = Serving & Readonly<{ auditFile: string }>
 /** Gateways in the states that provoke causes; each is `serve` in a process of its own. */
 export type CauseStage = Readonly<{
   upstreamIds: () => readonly string[]
+  /** Leads a route of each gateway to another upstream, which they hear of by themselves. */
+  moveRoute: () => void
   gateways: Readonly<Record<'main' | 'dark' | 'full' | 'narrow' | 'claims', CauseGateway>>
 }>
 
@@ -105,6 +121,12 @@ String.prototype.normalize = function (...forms) {
   if (this.includes('planted')) throw new RangeError('a planted bug')
   return normalize.apply(this, forms)
 }`
+
+/** A drain’s last second lasts until a busy machine has read the console; a second signal still ends the process. */
+const longLastSecond = `process.once('SIGTERM', () => {
+  const wait = setTimeout
+  globalThis.setTimeout = (callback, ms, ...rest) => wait(callback, ms === 1_000 ? 60_000 : ms, ...rest)
+})`
 
 /** Unknown tokens of one address; more than may wait, so that the next is refused. */
 export const guesses = 4_200
@@ -120,10 +142,15 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
   const policies = join(mkdtempSync(join(tmpdir(), 'sallyport-test-')), 'policies')
   t.teardown(() => rmSync(join(policies, '..'), { recursive: true, force: true }))
   cpSync(fileURLToPath(new URL('../../policies', import.meta.url)), policies, { recursive: true })
-  writeFileSync(join(policies, 'causes.yaml'), JSON.stringify({ rateLimits, routes }))
+  const writeRoutes = (moved: string): void => {
+    const file = join(policies, 'causes.yaml')
+    writeFileSync(`${file}.new`, JSON.stringify({ rateLimits, routes: routesWith(moved) }))
+    renameSync(`${file}.new`, file)
+  }
+  writeRoutes('platform')
   const folder = makeAuditFolder(t)
   const upstreams = Object.fromEntries(
-    ['platform', 'agents', 'files', 'graphql'].map((name) => [name, { url: upstream.url }]),
+    ['platform', 'agents', 'files', 'graphql'].map((name) => [name, { url: upstream.url, headBytes: 20_000 }]),
   )
   const audience = 'sallyport-demo'
   const hanging: ServerResponse[] = []
@@ -144,8 +171,15 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
     audience,
     tokens: { header: true, cookie: credentialCookie, subprotocol: true },
   }
-  const keyed = { issuer, audience, jwksUri: `${issuer}/keys`, clockToleranceSeconds: 0, logout: { audience } }
-  const directoryRules = [{ claim: '/groups', matches: '/{organization}/{role}' }]
+  const keyed = {
+    issuer,
+    audience,
+    jwksUri: `${issuer}/keys`,
+    clockToleranceSeconds: 0,
+    logout: { audience, heardElsewhere: true },
+  }
+  const teamRule = { claim: '/teams', matches: '{organization}', role: 'org-member' }
+  const directoryRules = [{ claim: '/groups', matches: '/{organization}/{role}' }, ...Array(41).fill(teamRule)]
   const start = async (name: string, { settings, ...options }: ServeOptions): Promise<CauseGateway> => {
     const auditFile = join(folder, `${name}.jsonl`)
     const serving = await startServing(t, {
@@ -176,7 +210,7 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
     }),
     // Neither database nor Redis nor issuer.
     start('dark', {
-      preload: plantedBug,
+      preload: [plantedBug, longLastSecond].join('\n'),
       settings: {
         redis: { url: 'redis://127.0.0.1:1' },
         issuers: [{ issuer: nowhere, audience, required: false }],
@@ -204,6 +238,7 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
       settings: {
         database: undefined,
         directory: { kind: 'claims' },
+        limits: { waitingPerOrganization: 1 },
         issuers: [
           {
             issuer,
@@ -216,5 +251,9 @@ export async function startCauseStage(t: Test, world: TestWorld, issuer: string)
       },
     }),
   ])
-  return { upstreamIds: upstream.ids, gateways: { main, dark, full, narrow, claims } }
+  return {
+    upstreamIds: upstream.ids,
+    moveRoute: () => writeRoutes('files'),
+    gateways: { main, dark, full, narrow, claims },
+  }
 }

@@ -28,7 +28,7 @@ export type Collector = Readonly<{
   headers: () => IncomingHttpHeaders
 }>
 
-/** The folder in which `scripts/install-companions.js` puts the SDK. */
+/** The folder in which `scripts/install-tools.js companions` puts the SDK. */
 export const sdkPackages = fileURLToPath(new URL('../../.sallyport/otel/node_modules', import.meta.url))
 
 /** A test, or a block of them, that runs the real SDK. Without it it is skipped; `REQUIRE_ALL=1` forbids it. */
@@ -37,7 +37,7 @@ export const testSdk = (t: Test, name: string, run: (t: Test) => Promise<unknown
     t,
     name,
     run,
-    existsSync(sdkPackages) ? undefined : 'OpenTelemetry’s SDK is not there: run scripts/install-companions.js',
+    existsSync(sdkPackages) ? undefined : 'OpenTelemetry’s SDK is not there: run scripts/install-tools.js companions',
   )
 
 /** Listens on a free port until the test ends; `status` is what it answers. */

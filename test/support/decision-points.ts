@@ -11,7 +11,7 @@ const folder = join(repository, '.sallyport', 'decision-points')
 
 const decisionPointLack = existsSync(join(folder, '.built'))
   ? undefined
-  : 'OpenFGA and Cerbos missing: run scripts/install-decision-points.js'
+  : 'OpenFGA and Cerbos missing: run scripts/install-tools.js decision-points'
 
 /**
  * A real decision point that permits one user alone to be `viewer` of `document:plan`, of documents `open-0` to `open-199`

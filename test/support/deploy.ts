@@ -12,7 +12,7 @@ export const repository = fileURLToPath(new URL('../..', import.meta.url))
 
 const tools = join(repository, '.sallyport', 'deploy')
 
-/** The programs that `scripts/install-deploy.js` installs; a caller first asks whether one is there. */
+/** The programs that `scripts/install-tools.js deploy` installs; a caller first asks whether one is there. */
 export const tool = {
   helm: join(tools, 'bin', 'helm'),
   validate: join(tools, 'bin', 'kubectl-validate'),
@@ -28,7 +28,7 @@ export const tool = {
 /** The reason why a test cannot run, if one of these is missing. */
 export const lackOf = (...names: readonly (keyof typeof tool)[]): string | undefined => {
   const missing = names.filter((name) => !existsSync(tool[name]))
-  return missing.length === 0 ? undefined : `${missing.join(' and ')} missing: run scripts/install-deploy.js`
+  return missing.length === 0 ? undefined : `${missing.join(' and ')} missing: run scripts/install-tools.js deploy`
 }
 
 export type Ran = Readonly<{ code: number | null; stdout: string; stderr: string }>

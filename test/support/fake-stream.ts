@@ -1,5 +1,5 @@
-import type { StreamKind } from '../../gateway/errors/surface.ts'
-import { UpstreamError, type UpstreamFault } from '../../gateway/http/engine.ts'
+import type { StreamKind, StreamRules } from '../../gateway/errors/surface.ts'
+import { type BodyEnd, UpstreamError, type UpstreamFault } from '../../gateway/http/engine.ts'
 import type { Exchange } from '../../gateway/http/exchange.ts'
 import { freeAccount } from '../../gateway/http/memory-budget.ts'
 import { UnorderedList } from '../../gateway/lib/unordered-list.ts'
@@ -39,6 +39,9 @@ export function createManualClock() {
 
 export type FakeOptions = Readonly<{
   kind?: StreamKind
+  /** The good end of the stream. */
+  ends?: StreamRules['end']
+  confirm?: () => Promise<void> | undefined
   eventLimitBytes?: number
   headError?: Error
   /** The client was gone before there was a stream. */
@@ -48,6 +51,8 @@ export type FakeOptions = Readonly<{
 /** A watched stream between an upstream and a client that both do as the test says, and all that was seen of it. */
 export function openFakeStream({
   kind = 'responses',
+  ends = 'marker',
+  confirm = () => undefined,
   eventLimitBytes = 1_000,
   headError,
   hasLeft = false,
@@ -112,7 +117,8 @@ export function openFakeStream({
   }
   // The machine uses no more of the exchange than stands above.
   const stream = new EventStreamRelay(source, exchange as Exchange, settings, {
-    kind,
+    rules: { kind, end: ends },
+    confirm,
     head: { status: 200, headers: [] },
     onStarted: () => void seen.started++,
     onRefused: (error) => {
@@ -136,7 +142,8 @@ export function openFakeStream({
       lent.fill('?')
       return wantsMore
     },
-    end: () => stream.end(),
+    /** By its connection alone, unless the test says that framing proved it. */
+    end: (how: BodyEnd = 'closed') => stream.end(how),
     fail: (fault: UpstreamFault) => stream.fail(new UpstreamError(fault)),
     leave: () => {
       for (const listener of onEnd) listener(false)

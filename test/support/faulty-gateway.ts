@@ -80,6 +80,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     now,
     monotonicMs,
     processId: 1,
+    onRound: () => undefined,
     onEnded: () => undefined,
     onUnread: () => undefined,
   })
@@ -88,7 +89,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
     snapshot: () => snapshot,
     isTrustedProxy: () => false,
     cors: noCors,
-    credentials: { carriers: new Set(['header']), places: undefined, origins: new Set() },
+    credentials: { carriers: new Set(['header']), places: undefined, mayRead: () => false, seesHandshakes: true },
     authenticate: unused,
     directory,
     consult: unused,

@@ -3,6 +3,7 @@ import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'nod
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { type Gateway, startGateway } from '../../gateway/boot/gateway.ts'
@@ -10,6 +11,9 @@ import { generatePem } from '../../gateway/cli/keys.ts'
 import { type Configuration, loadConfiguration } from '../../gateway/configuration/configuration.ts'
 import { startFairClock } from './fair-clock.ts'
 import { type Owner, withOwner } from './owner.ts'
+import { column } from './press/column.ts'
+import { pressConfiguration } from './press/press.ts'
+import { frontFor } from './press/tls-ends.ts'
 import type { TestWorld } from './world.ts'
 
 type Settings = Readonly<Record<string, unknown>>
@@ -39,13 +43,24 @@ const nowhere = 'http://127.0.0.1:1'
  */
 export async function startTestGateway(t: Test, options: TestGatewayOptions): Promise<TestGateway> {
   const file = writeConfiguration(t, options)
+  if (column === 'workers') return startGroupOf(t, file)
   const configuration = loadConfiguration(file, {})
   const gateway = await startGateway(options.settings?.cache ? configuration : withSmallCaches(configuration))
   t.teardown(() => gateway.drain({ delayMs: 0, timeoutMs: 0 }))
   const keyFile = join(dirname(file), 'identity.pem')
   const { public: clients, decision, admin, signals, drain } = gateway
-  const urls = { public: toUrl(clients), decision: toUrl(decision), admin: toUrl(admin) }
+  const front = await frontFor(t, toUrl(clients), options.settings?.listeners)
+  const urls = { public: front, decision: toUrl(decision), admin: toUrl(admin) }
   return { ...urls, signals: signals ? toUrl(signals) : '', drain, keyFile }
+}
+
+/** Under a column of the drill alone: workers are processes. */
+async function startGroupOf(t: Test, file: string): Promise<TestGateway> {
+  const { serveBuild } = await import('./replicas.ts')
+  const { public: clients, decision, admin, signals, stop } = await serveBuild(t, file, {})
+  const drain = async (): Promise<void> => void (await stop('SIGTERM'))
+  const keyFile = join(dirname(file), 'identity.pem')
+  return { public: clients, decision, admin, signals, drain, keyFile }
 }
 
 /** Room for ten thousand entries takes 13 ms of a start, and a test's gateway needs little of it. */
@@ -68,21 +83,23 @@ export function writeConfiguration(
     copyFileSync(join(policies, 'roles.yaml'), join(directory, 'policies', 'roles.yaml'))
     writeFileSync(join(directory, 'policies', 'routes.yaml'), JSON.stringify({ rateLimits, routes }))
   }
-  const names = ['platform', 'agents', 'files', 'graphql', 'data']
+  const names = new Set(['platform', 'agents', 'files', 'graphql', 'data', ...Object.keys(upstreams)])
   writeFileSync(
     file,
-    JSON.stringify({
-      listeners: { public: anyPort, decision: anyPort, admin: anyPort },
-      database: { url: world?.databaseUrl ?? 'postgres://nobody@127.0.0.1:1/nowhere', ...world?.patience },
-      issuers: [{ issuer: world?.oidc.issuer ?? nowhere, audience: 'sallyport-demo', clockToleranceSeconds: 0 }],
-      identity: { keys: ['file:identity.pem'] },
-      policies: { directory: routes ? 'policies' : policies },
-      log: { level: 'silent' },
-      audit: { sink: 'off' },
-      cluster: { networks: { allow: ['127.0.0.0/8'] } },
-      ...settings,
-      upstreams: Object.fromEntries(names.map((name) => [name, { url: nowhere, ...upstreams[name] }])),
-    }),
+    JSON.stringify(
+      pressConfiguration({
+        listeners: { public: anyPort, decision: anyPort, admin: anyPort },
+        database: { url: world?.databaseUrl ?? 'postgres://nobody@127.0.0.1:1/nowhere', ...world?.patience },
+        issuers: [{ issuer: world?.oidc.issuer ?? nowhere, audience: 'sallyport-demo', clockToleranceSeconds: 0 }],
+        identity: { keys: ['file:identity.pem'] },
+        policies: { directory: routes ? 'policies' : policies },
+        log: { level: 'silent' },
+        audit: { sink: 'off' },
+        cluster: { networks: { allow: ['127.0.0.0/8'] } },
+        ...settings,
+        upstreams: Object.fromEntries([...names].map((name) => [name, { url: nowhere, ...upstreams[name] }])),
+      }),
+    ),
   )
   return file
 }
@@ -219,6 +236,11 @@ export function watchClient(socket: Socket): RawClient {
     until: (pattern) => wait(() => pattern.test(text), String(pattern)),
     closed: () => wait(() => isClosed, 'close'),
   }
+}
+
+/** A whole turn of the event loop, after which a connection is offered again, whenever in a turn this begins. */
+export async function passTurn(): Promise<void> {
+  for (let ends = 0; ends < 3; ends++) await nextTurn()
 }
 
 /**

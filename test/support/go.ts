@@ -7,14 +7,14 @@ export const goModule = fileURLToPath(new URL('../../scripts/go', import.meta.ur
 
 const installed = fileURLToPath(new URL('../../.sallyport/go/bin/go', import.meta.url))
 
-/** Go, where there is one that builds the module; `scripts/install-go.js` puts one there. */
+/** Go, where there is one that builds the module; `scripts/install-tools.js go` puts one there. */
 export function findGo(): string | undefined {
   const wanted = Number(/^go 1\.(\d+)/m.exec(readFileSync(`${goModule}/go.mod`, 'utf8'))?.[1])
   return ['go', ...(existsSync(installed) ? [installed] : [])].find((go) => readMinor(go) >= wanted)
 }
 
 /** The reason to skip. */
-export const goLack = 'there is no Go that is new enough: run scripts/install-go.js'
+export const goLack = 'there is no Go that is new enough: run scripts/install-tools.js go'
 
 function readMinor(go: string): number {
   const { stdout } = spawnSync(go, ['env', 'GOVERSION'], { encoding: 'utf8' })

@@ -1,5 +1,5 @@
 /** Folders of `gateway/`, called rooms here, from which every room may import. */
-export const leaves = ['errors', 'fault', 'lib', 'network', 'policy']
+export const leaves = ['errors', 'fault', 'lib', 'network', 'policy', 'rights']
 
 /**
  * The rooms from which each room may import, beside itself and the leaves. A stage sees earlier stages only.
@@ -11,6 +11,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   lib: [],
   network: [],
   policy: [],
+  rights: [],
   http: [],
   directory: [],
   receive: ['http'],
@@ -23,7 +24,7 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   endpoints: ['http', 'directory', 'authenticate', 'authorize', 'resolve'],
   locate: ['directory', 'http', 'resolve', 'authorize'],
   pin: ['http', 'directory', 'locate', 'authorize'],
-  forward: ['http', 'receive', 'authorize', 'locate', 'pin'],
+  forward: ['http', 'directory', 'receive', 'authorize', 'locate', 'pin'],
   recheck: ['http', 'directory', 'receive', 'route', 'authenticate', 'resolve', 'authorize', 'consult', 'locate'],
   signals: ['http', 'receive', 'authenticate'],
   relay: ['http', 'route', 'locate'],

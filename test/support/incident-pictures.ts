@@ -3,30 +3,32 @@ import { openPage, startChromium } from './chromium.ts'
 import type { Owner } from './owner.ts'
 import type { Serving } from './serve.ts'
 
-const folder = fileURLToPath(new URL('../../docs/guides/incidents', import.meta.url))
+const folder = fileURLToPath(new URL('../../docs/guides', import.meta.url))
 
-/** Each look of the console is a picture of the documentation. */
-const looks = [
-  { width: 1_280, height: 345, colorScheme: 'light' },
-  { width: 390, height: 560, colorScheme: 'dark' },
-] as const
+/** The two incidents that the guide of the console shows: one on a desktop, one on a telephone. */
+const looks = {
+  database: { width: 1_280, height: 345, colorScheme: 'light' },
+  credentials: { width: 390, height: 560, colorScheme: 'dark' },
+} as const
 
 const limitBytes = 80_000
 
-export type Camera = Readonly<{ isOpen: boolean; take: (serving: Serving, incident: string) => Promise<void> }>
+export type Camera = Readonly<{
+  isOpen: boolean
+  take: (serving: Serving, incident: keyof typeof looks) => Promise<void>
+}>
 
 /** `WRITE_SCREENSHOTS=1` takes the pictures of incidents anew; else the camera does nothing. */
 export async function openCamera(owner: Owner): Promise<Camera> {
   if (process.env.WRITE_SCREENSHOTS !== '1') return { isOpen: false, take: async () => undefined }
   const browser = await startChromium(owner)
-  const take = async ({ admin }: Serving, incident: string): Promise<void> => {
-    for (const { width, height, colorScheme } of looks) {
-      const { page } = await openPage(browser, `${admin}/`, { colorScheme, viewport: { width, height } })
-      await page.getByText('Live, every 2 s').waitFor()
-      const { length } = await page.screenshot({ path: `${folder}/${incident}-${width}.png` })
-      if (length > limitBytes) throw new Error(`the picture of ${incident} has ${length} bytes`)
-      await page.context().close()
-    }
+  const take: Camera['take'] = async ({ admin }, incident) => {
+    const { width, height, colorScheme } = looks[incident]
+    const { page } = await openPage(browser, `${admin}/`, { colorScheme, viewport: { width, height } })
+    await page.getByText('Live, every 2 s').waitFor()
+    const { length } = await page.screenshot({ path: `${folder}/console-${incident}.png` })
+    if (length > limitBytes) throw new Error(`the picture of ${incident} has ${length} bytes`)
+    await page.context().close()
   }
   return { isOpen: true, take }
 }

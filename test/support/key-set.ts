@@ -1,5 +1,5 @@
 import { exportJWK, generateKeyPair, type JWK, type JWTPayload, SignJWT } from 'jose'
-import { createKeySet, type KeySet } from '../../gateway/authenticate/jwks/key-set.ts'
+import { createKeySet, type FindKeyFor, type KeySet } from '../../gateway/authenticate/jwks/key-set.ts'
 import type { KeyEvent, LoadKeys } from '../../gateway/authenticate/jwks/refresh.ts'
 import type { KeyStore } from '../../gateway/authenticate/jwks/store.ts'
 import { chooseKey, type FindKey, parseToken, verifySignature } from '../../gateway/authenticate/signature.ts'
@@ -9,8 +9,8 @@ import { createSimulatedClock } from './simulated-clock.ts'
 export async function createSigner(kid: string) {
   const { publicKey, privateKey } = await generateKeyPair('ES256')
   const jwk: JWK = { ...(await exportJWK(publicKey)), kid, alg: 'ES256', use: 'sig' }
-  const sign = (named = kid, claims: JWTPayload = {}) =>
-    new SignJWT({ sub: 'a', ...claims }).setProtectedHeader({ alg: 'ES256', kid: named }).sign(privateKey)
+  const sign = (named = kid, claims: JWTPayload = {}, typ = 'JWT') =>
+    new SignJWT({ sub: 'a', ...claims }).setProtectedHeader({ alg: 'ES256', kid: named, typ }).sign(privateKey)
   return { jwk, sign }
 }
 
@@ -59,9 +59,10 @@ export function createTestStore(row?: StoredRow) {
 }
 
 /** The guard's own way with a token: its form first, then its signature. Resolves to the payload. */
-export async function proveToken(token: string, findKey: FindKey): Promise<Buffer> {
+export async function proveToken(token: string, findKey: FindKeyFor, from?: string): Promise<Buffer> {
   const parsed = parseToken(token)
-  verifySignature(parsed, await chooseKey(parsed.headerText, findKey))
+  const find: FindKey = (header, jws) => findKey(header, jws, from)
+  verifySignature(parsed, await chooseKey(parsed.headerText, find))
   return parsed.payload
 }
 
@@ -95,11 +96,15 @@ export function holdKeySet(
     onEvent: (event) => events.push(event),
     signal: stopping.signal,
   })
-  const judge = async (token: string): Promise<string> =>
-    proveToken(token, keys.findKey).then(
-      () => 'accepted',
+  const judgeFrom = async (from: string | undefined, token: string): Promise<string> =>
+    proveToken(token, keys.findKey, from).then(
+      () => {
+        keys.noteProven(from)
+        return 'accepted'
+      },
       (error: { code?: string }) => String(error.code ?? error),
     )
+  const judge = (token: string): Promise<string> => judgeFrom(undefined, token)
   /** Lets time pass until there is a verdict; says after how many milliseconds. */
   const judgeInTime = async (token: string): Promise<Readonly<{ verdict: string; tookMs: number }>> => {
     const startedMs = clock.monotonicMs()
@@ -118,6 +123,7 @@ export function holdKeySet(
     clock,
     events,
     judge,
+    judgeFrom,
     judgeInTime,
     fetches: () => issuer.fetchedAtMs.length,
     stop: () => stopping.abort(),

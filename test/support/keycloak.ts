@@ -15,7 +15,7 @@ export const keycloakArchive = (): string =>
 
 export const keycloakLack = existsSync(join(folder, '.archive'))
   ? undefined
-  : 'Keycloak missing: run scripts/install-keycloak.js'
+  : 'Keycloak missing: run scripts/install-tools.js keycloak'
 
 export type Keycloak = Program &
   Readonly<{

@@ -5,6 +5,7 @@ export const listenerOptions: ListenerOptions = {
   host: '127.0.0.1',
   port: 0,
   headersTimeoutMs: 20_000,
+  keepAliveMs: 95_000,
   bodyIdleTimeoutMs: 30_000,
   minBodyBytesPerSecond: 0,
   clientIdleTimeoutMs: 60_000,

@@ -44,6 +44,7 @@ export const route: Route = {
   role: member,
   ability: undefined,
   organizationParam: undefined,
+  hostLabel: undefined,
   resource: undefined,
   unguarded: new Map(),
   questions: [],

@@ -56,7 +56,8 @@ function writeRoute(route: string, index: number): string {
   const pairs = new Map([...keys.matchAll(/(\w+): (\{.*?\}|\S+)/g)].map(([, key = '', value = '']) => [key, value]))
   const host = pairs.get('host')
   pairs.delete('host')
-  const match = [`path: "${path}"`, ...(methods ? [`methods: [${methods}]`] : []), ...(host ? [`host: ${host}`] : [])]
-  const rest = new Map([['surface', 'platform'], ['upstream', 'u'], ...pairs])
+  const match = [`path: "${path}"`, ...(methods ? [`methods: [${methods}]`] : []), ...(host ? [`host: "${host}"`] : [])]
+  const isElsewhere = pairs.has('answer') || pairs.has('cluster')
+  const rest = new Map([['surface', 'platform'], ...(isElsewhere ? [] : [['upstream', 'u'] as const]), ...pairs])
   return `{ id: r${index}, match: { ${match.join(', ')} }, ${[...rest].map(([key, value]) => `${key}: ${value}`).join(', ')} }`
 }

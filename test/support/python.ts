@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 
 const environments = fileURLToPath(new URL('../../.sallyport/python', import.meta.url))
 
-/** The environments that `scripts/install-python.js` makes, and the variables that name interpreters instead. */
+/** The environments that `scripts/install-tools.js python` makes, and the variables that name interpreters instead. */
 export const pythonVariables = {
   'openai-1': 'SALLYPORT_PYTHON_OPENAI_1',
   'openai-newest': 'SALLYPORT_PYTHON_OPENAI_NEWEST',
@@ -23,4 +23,4 @@ export function findPython(name: PythonEnvironment): string | undefined {
 
 /** The reason to skip. */
 export const describePythonLack = (name: PythonEnvironment): string =>
-  `there is no ${name}: run scripts/install-python.js, or set ${pythonVariables[name]}`
+  `there is no ${name}: run scripts/install-tools.js python, or set ${pythonVariables[name]}`

@@ -30,6 +30,7 @@ export function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}, own: Par
     table: compileRoutes([route]),
     wallStepMs: 0,
     policyReads: 0,
+    rounds: 0,
     /** Whether changes are heard: then no fact grows old. */
     isProven: true,
     read: async (keys: FactKeys): Promise<DirectoryFacts> => ({
@@ -63,6 +64,9 @@ export function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}, own: Par
     now: () => new Date(Date.now() + stage.wallStepMs),
     monotonicMs,
     processId: 1,
+    onRound: () => {
+      stage.rounds += 1
+    },
     onEnded: ({ code }, { userId }) => stage.ended.push(`${userId} ${code}`),
     onUnread: () => undefined,
     ...own,

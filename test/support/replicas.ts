@@ -7,6 +7,8 @@ import { readNodeOptions } from './dockerfile.ts'
 import { type TestGatewayOptions, writeConfiguration } from './gateway.ts'
 import { nodeSwitches } from './node-switches.ts'
 import type { Owner } from './owner.ts'
+import { pressEnvironment } from './press/press.ts'
+import { frontFor } from './press/tls-ends.ts'
 
 /** A gateway of a world in a process of its own, as production runs several. */
 export type Replica = Readonly<{
@@ -47,8 +49,20 @@ export async function startReplica(
   within: readonly string[] = [],
 ): Promise<Replica> {
   const file = writeConfiguration(owner, { ...options, settings: { log: { level: 'info' }, ...options.settings } })
+  const replica = await serveBuild(owner, file, environment, output, within)
+  return { ...replica, public: await frontFor(owner, replica.public, options.settings?.listeners) }
+}
+
+/** Starts this build as the image does. */
+export function serveBuild(
+  owner: Owner,
+  file: string,
+  environment: Environment,
+  output?: number,
+  within: readonly string[] = [],
+): Promise<Replica> {
   const [node = process.execPath, ...nodeOptions] = [...within, process.execPath, ...readNodeOptions(), ...nodeSwitches]
-  return serveFile(owner, file, environment, { program: own, node, nodeOptions }, output)
+  return serveFile(owner, file, pressEnvironment(environment), { program: own, node, nodeOptions }, output)
 }
 
 /**

@@ -8,6 +8,8 @@ import type { Test } from 'tap'
 import { generatePem } from '../../gateway/cli/keys.ts'
 import type { JsonValue } from './client.ts'
 import { nodeSwitches } from './node-switches.ts'
+import { pressConfiguration, pressEnvironment } from './press/press.ts'
+import { frontFor } from './press/tls-ends.ts'
 import type { TestWorld } from './world.ts'
 
 /** `sallyport serve` in a process of its own, and whatever processes it starts. */
@@ -70,8 +72,10 @@ export function runServe(t: Test, options: ServeOptions): Serve {
       // Other variables of the machine must not reach it.
       PATH: process.env.PATH,
       HOME: process.env.HOME,
-      ...environment,
-      ...(preload !== undefined && { NODE_OPTIONS: `--require ${join(directory, 'preload.cjs')}` }),
+      ...pressEnvironment({
+        ...environment,
+        ...(preload !== undefined && { NODE_OPTIONS: `--require ${join(directory, 'preload.cjs')}` }),
+      }),
     },
     ...runWithin(descriptors === undefined ? within : ['/bin/sh', '-c', `ulimit -n ${descriptors}; exec "$0" "$@"`]),
     detached: true,
@@ -138,7 +142,7 @@ export async function startServing(t: Test, options: ServeOptions): Promise<Serv
     throw new Error(`sallyport serve did not start: ${serve.stderr()}`)
   return {
     ...serve,
-    public: toUrl(addresses.public),
+    public: await frontFor(t, toUrl(addresses.public), options.settings?.listeners),
     decision: toUrl(addresses.decision),
     admin: toUrl(addresses.admin),
   }
@@ -159,7 +163,7 @@ function writeInstallation(t: Test, { world, settings, upstream = nowhere }: Ser
     drain: { delayMs: 0, timeoutMs: 5_000 },
     ...settings,
   }
-  writeFileSync(join(directory, 'gateway.yaml'), JSON.stringify(configuration))
+  writeFileSync(join(directory, 'gateway.yaml'), JSON.stringify(pressConfiguration(configuration)))
   return directory
 }
 

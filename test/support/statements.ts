@@ -1,6 +1,9 @@
 import type { HearServer } from './tcp-wire.ts'
 
-/** Counts the statements that a PostgreSQL server completes, on every connection of a proxy. */
+/**
+ * Counts the statements that a PostgreSQL server completes, on every connection of a proxy. The one that listens is left
+ * out, since it asks for the room of the queue now and then.
+ */
 export type StatementCounter = Readonly<{
   hearServer: HearServer
   /** All of them, or those of one command: `INSERT`. */
@@ -22,15 +25,19 @@ export function countStatements(): StatementCounter {
   const rests = new Map<number, Buffer>()
   const busy = new Set<number>()
   const provenAtMs: number[] = []
-  const commands: string[] = []
+  const commands: Readonly<{ name: string; index: number }>[] = []
+  const listening = new Set<number>()
   const hear = (message: Buffer, index: number): void => {
     const type = message[0]
     if (type === commandComplete) {
       // `INSERT 0 1`, behind letter and length.
-      commands.push(message.toString('latin1', 5).split(/[ \0]/)[0] ?? '')
+      const name = message.toString('latin1', 5).split(/[ \0]/)[0] ?? ''
+      commands.push({ name, index })
+      if (name === 'LISTEN') listening.add(index)
       busy.add(index)
-    } else if (type === readyForQuery && !busy.delete(index)) {
-      provenAtMs.push(performance.now())
+    } else if (type === readyForQuery) {
+      const isLone = !busy.delete(index)
+      if (isLone || listening.has(index)) provenAtMs.push(performance.now())
     }
   }
   return {
@@ -45,7 +52,8 @@ export function countStatements(): StatementCounter {
       rests.set(index, rest)
       return 'pass'
     },
-    count: (command) => (command === undefined ? commands.length : commands.filter((name) => name === command).length),
+    count: (command) =>
+      commands.filter(({ name, index }) => !listening.has(index) && (command === undefined || name === command)).length,
     longestSilenceMs: (sinceMs) => {
       const last = provenAtMs.findLast((atMs) => atMs <= sinceMs) ?? sinceMs
       const moments = [last, ...provenAtMs.filter((atMs) => atMs > sinceMs), performance.now()]

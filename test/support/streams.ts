@@ -7,6 +7,7 @@ import {
   startTestGateway,
   type TestGateway,
   type TestGatewayOptions,
+  until,
 } from './gateway.ts'
 
 /** An upstream's answer to a request, once its head is in. */
@@ -103,6 +104,18 @@ export function readAnswer(url: string, headers: Record<string, string> = {}, bo
     request.on('error', reject)
     request.end(body)
   })
+}
+
+/** Opens again for as long as the gateway cannot prove its facts, which a busy machine makes it say now and then. */
+export async function readPermitted(open: () => Promise<ReadAnswer>): Promise<ReadAnswer> {
+  let answer: ReadAnswer | undefined
+  await until(async () => {
+    answer?.leave()
+    answer = await open()
+    return answer.status !== 503
+  }, 'facts in time')
+  if (answer?.status !== 200) throw new Error(`refused with ${answer?.status}`)
+  return answer
 }
 
 export const streamHead = 'HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n'

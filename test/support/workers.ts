@@ -46,7 +46,10 @@ export async function visitBoth(serving: Serving): Promise<void> {
 }
 
 /** The values of one metric, by their labels as they are written. */
-export async function readMetric({ admin }: Serving, name: string): Promise<Readonly<Record<string, number>>> {
+export async function readMetric(
+  { admin }: Pick<Serving, 'admin'>,
+  name: string,
+): Promise<Readonly<Record<string, number>>> {
   return readMetrics((await call(admin, { path: '/metrics' })).text)(name)
 }
 

@@ -2,7 +2,6 @@ import { generateKeyPairSync, randomBytes, randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import type { Test } from 'tap'
 import { startGateway } from '../../gateway/boot/gateway.ts'
@@ -13,6 +12,9 @@ import { heartbeat, type Population } from '../../gateway/demo/seed.ts'
 import { type populate, startWorld, type World, type WorldOptions } from '../../gateway/demo/world.ts'
 import { type Answer, type Call, call, callRaw } from './client.ts'
 import { withSmallCaches } from './gateway.ts'
+import { column } from './press/column.ts'
+import { frontFor } from './press/tls-ends.ts'
+import { pressDemo, spawnPressed } from './press/world-gateway.ts'
 
 export type { RecordedRequest }
 
@@ -56,10 +58,7 @@ export async function startTestWorld(t: Test, options: TestWorldOptions = {}): P
     startDatabase: () =>
       server === undefined ? startTestPostgres({ onUnexpectedExit: (text) => t.comment(text) }) : cloneDatabase(server),
     ...(server !== undefined && { populate: addressPopulation }),
-    ...(sharedServer !== undefined &&
-      !options.hasOwnProcess && {
-        runGateway: startGatewayHere(options.hasOwnServer ? {} : patience),
-      }),
+    ...chooseGateway(options),
   })
   t.teardown(async () => {
     await world.stop()
@@ -84,6 +83,13 @@ export async function startTestWorld(t: Test, options: TestWorldOptions = {}): P
       return jwt
     },
   }
+}
+
+/** A column of the drill presses on gateways of its own making. */
+function chooseGateway({ hasOwnServer, hasOwnProcess }: TestWorldOptions): Pick<WorldOptions, 'runGateway'> {
+  const isHere = sharedServer !== undefined && !hasOwnProcess
+  if (isHere && column !== 'workers') return { runGateway: startGatewayHere(hasOwnServer ? {} : patience) }
+  return column === undefined ? {} : { runGateway: spawnPressed }
 }
 
 /** A server of a file's own, with its files in memory where the machine has room. */
@@ -149,25 +155,25 @@ async function cloneDatabase(server: string, template = 'sallyport'): Promise<Em
   }
 }
 
-const demoConfiguration = fileURLToPath(new URL('../../config/demo.yaml', import.meta.url))
-
 const startGatewayHere =
   (database: DatabasePatience): NonNullable<WorldOptions['runGateway']> =>
   async (_logFile, environment) => {
-    const configuration = withSmallCaches(loadConfiguration(demoConfiguration, { ...process.env, ...environment }))
+    const configuration = withSmallCaches(loadConfiguration(pressDemo(environment), { ...process.env, ...environment }))
     const gateway = await startGateway({
       ...configuration,
       ...(configuration.database && { database: { ...configuration.database, ...database } }),
       log: { ...configuration.log, level: 'silent' },
     })
+    const ends: (() => unknown)[] = []
     const toUrl = ({ host, port }: Readonly<{ host: string; port: number }>): string => `http://${host}:${port}`
     return {
       pid: process.pid,
-      public: toUrl(gateway.public),
+      public: await frontFor({ teardown: (end) => ends.push(end) }, toUrl(gateway.public)),
       decision: toUrl(gateway.decision),
       admin: toUrl(gateway.admin),
       ended: new Promise(() => undefined),
       stop: async () => {
+        for (const end of ends) end()
         await gateway.drain({ delayMs: 0, timeoutMs: 0 })
         return 0
       },

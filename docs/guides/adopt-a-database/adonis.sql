@@ -84,7 +84,7 @@ call sallyport_directory.watch('public.auth_access_tokens', '{token:id}', '{last
 call sallyport_directory.watch('public.agents', '{agent:id}');
 call sallyport_directory.watch('public.data_clusters', '{cluster:id}', '{heartbeat_at}');
 
--- Views with uuids or large integers as keys give numbers for them from here on (../adopt-other-keys.md).
+-- Views with uuids or large integers as keys give numbers for them from here on (../adopt-a-database.md#uuids-and-large-integers).
 call sallyport_directory.number_views();
 
 -- 4. The gateway's role gets these rights, and no others in your database.
@@ -92,8 +92,8 @@ call sallyport_directory.number_views();
 grant usage on schema sallyport_directory to :"gateway";
 grant select on all tables in schema sallyport_directory to :"gateway";
 grant insert on sallyport_directory.users, sallyport_directory.user_identities,
-  sallyport_directory.auth_access_tokens, sallyport_directory.token_parents, sallyport_directory.session_ends,
-  sallyport_directory.audit_events to :"gateway";
+  sallyport_directory.auth_access_tokens, sallyport_directory.token_parents, sallyport_directory.token_organizations,
+  sallyport_directory.session_ends, sallyport_directory.audit_events to :"gateway";
 grant update (current_organization_id, updated_at) on sallyport_directory.users to :"gateway";
 grant update (last_used_at), delete on sallyport_directory.auth_access_tokens to :"gateway";
 grant update (status, last_heartbeat_at) on sallyport_directory.clusters to :"gateway";

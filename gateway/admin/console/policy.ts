@@ -22,12 +22,12 @@ const renderLive = (policy: PolicyState, routes: number, now: Date): Html =>
 <dl class="facts">
 <div><dt>In force since</dt><dd>${policy.loadedAt === undefined ? '–' : formatTime(policy.loadedAt, now)}</dd></div>
 <div><dt>Routes</dt><dd>${amount(routes)}</dd></div>
-${policy.change && renderChange(policy.change, now)}
+${policy.change && renderChange('Last change', policy.change, now)}
 ${renderFiles(policy)}
 </dl>`
 
-const renderChange = ({ at, ...change }: PolicyChange, now: Date): Html =>
-  html`<div><dt>Last change, ${formatTime(at, now)}</dt><dd>${listChanges(change).join(' · ') || 'no route'}</dd></div>`
+const renderChange = (label: string, { at, ...change }: PolicyChange, now: Date): Html =>
+  html`<div><dt>${label}, ${formatTime(at, now)}</dt><dd>${listChanges(change).join(' · ') || 'no route'}</dd></div>`
 
 const listChanges = ({ gained, lost, widened }: Omit<PolicyChange, 'at'>): readonly string[] => [
   ...gained.map((route) => `new: ${route}`),
@@ -57,6 +57,7 @@ function renderShadow(shadow: PolicyState | undefined, now: Date): Html {
   return html`${outcome}
 <dl class="facts">
 <div><dt>On trial since</dt><dd>${shadow.loadedAt === undefined ? '–' : formatTime(shadow.loadedAt, now)}</dd></div>
+${shadow.change && renderChange('Beside the policy in force', shadow.change, now)}
 ${renderFiles(shadow)}
 </dl>`
 }

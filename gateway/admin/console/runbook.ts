@@ -6,7 +6,7 @@ export function renderRunbook(text: string | undefined): Document {
   const body = html`<a class="skip" href="#main">Skip to the content</a>
 <header class="bar"><p class="brand">Sallyport <span>runbook</span></p><nav aria-label="Pages"><ul><li><a href="/">Console</a></li></ul></nav></header>
 <main id="main" tabindex="-1" class="prose">
-${text === undefined ? html`<h1>Runbook</h1><p>This installation has no copy of docs/guides/runbook.md and the pages below it.</p>` : renderMarkdown(text)}</main>
+${text === undefined ? html`<h1>Runbook</h1><p>This installation has no copy of docs/guides/runbook.md.</p>` : renderMarkdown(text)}</main>
 `
   return renderDocument({ title: 'Sallyport runbook', body, script: verbatim(''), isServed: true })
 }

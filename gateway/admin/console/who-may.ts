@@ -3,13 +3,19 @@ import { renderSelect } from './explain.ts'
 import { type Html, html, verbatim } from './html.ts'
 import { renderLiveTable } from './live-table.ts'
 
-export type WhoMayQuery = Readonly<{ method: string; path: string; organizationId: number; after: number }>
+export type WhoMayQuery = Readonly<{
+  method: string
+  path: string
+  host: string
+  organizationId: number
+  after: number
+}>
 
 type ListedMember = Readonly<{ userId: number; role: string; userType: string; username: string | null }>
 
 export type WhoMayPage = Readonly<{ members: readonly ListedMember[]; next: number | undefined }> | string
 
-type Words = Readonly<Record<'method' | 'path' | 'organization' | 'after', string>>
+type Words = Readonly<Record<'method' | 'path' | 'host' | 'organization' | 'after', string>>
 
 const longestPath = 2_048
 
@@ -18,18 +24,19 @@ export function readWords(parameters: URLSearchParams): Words {
   return {
     method: read('method', 'GET').toUpperCase(),
     path: read('path'),
+    host: read('host'),
     organization: read('organization'),
     after: read('after', '0'),
   }
 }
 
-export function readWhoMayQuery({ method, path, organization, after }: Words): WhoMayQuery | string | undefined {
+export function readWhoMayQuery({ method, path, host, organization, after }: Words): WhoMayQuery | string | undefined {
   if (path === '' && organization === '') return undefined
   if (!path.startsWith('/')) return 'A path begins with a slash.'
   const [organizationId, afterId] = [readId(organization), readId(after)]
   if (organizationId === undefined || organizationId === 0) return 'An organization is named by its number.'
   if (afterId === undefined) return 'A page begins after the number of a user.'
-  return { method, path, organizationId, after: afterId }
+  return { method, path, host, organizationId, after: afterId }
 }
 
 const largestId = 2_147_483_647
@@ -45,6 +52,7 @@ export function renderWhoMay(methods: readonly string[], words: Words, found: Wh
 <form action="/console/who-may" method="get" class="fields">
 ${renderSelect('method', 'Method', methods, words.method)}
 <label class="wide">Path and query <input name="path" required value="${words.path}" placeholder="/datasets/5" autocomplete="off" spellcheck="false"></label>
+<label>Host <input name="host" value="${words.host}" autocomplete="off" spellcheck="false"></label>
 <label>Organization <input name="organization" required inputmode="numeric" pattern="[1-9][0-9]*" value="${words.organization}" autocomplete="off"></label>
 <button>List</button>
 </form>

@@ -1,5 +1,5 @@
 import type { AuditedListener } from '../../observe/audit/line.ts'
-import { redact } from '../../observe/log/redact.ts'
+import { redactPath } from '../../observe/log/redact.ts'
 
 export const requestKinds = ['refusal', 'failure', 'slow'] as const
 
@@ -123,7 +123,7 @@ function findOldest(groups: ReadonlyMap<string, Group>): string {
 }
 
 const cutPath = (path: string | undefined): string | undefined =>
-  path === undefined ? undefined : redact(path).slice(0, pathLimit)
+  path === undefined ? undefined : redactPath(path).slice(0, pathLimit)
 
 const cut = (request: RecentRequest): RecentRequest => ({
   ...request,

@@ -2,7 +2,7 @@ import type { RefusalCode } from '../../errors/gateway-error.ts'
 import type { Roles } from '../../policy/role.ts'
 import type { Route } from '../../policy/route.ts'
 import { evaluate } from '../evaluate.ts'
-import { nameQuestions } from './compare-routes.ts'
+import { type AskedQuestion, listWidened, questionFields } from './classified-fields.ts'
 import { type ComparedCaller, imagineCallers } from './imagine-callers.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
 
@@ -33,14 +33,19 @@ export function compareAccess(policies: PolicyPair, routes: RoutePair): Access {
 
 const passes = (outcome: Outcome): boolean => outcome === 'allowed' || outcome === 'asked'
 
-const askedOr = (questions: readonly string[], outcome: Outcome): Outcome =>
+const askedOr = (questions: readonly AskedQuestion[], outcome: Outcome): Outcome =>
   outcome === 'allowed' && questions.length > 0 ? 'asked' : outcome
 
-function findMissing(route: Route | undefined, other: Route | undefined): readonly string[] {
+function findMissing(route: Route | undefined, other: Route | undefined): readonly AskedQuestion[] {
   if (!route || !other) return []
-  const known = nameQuestions(other)
-  return nameQuestions(route).filter((question) => !known.includes(question))
+  const known = listAsked(other)
+  return listAsked(route).filter(
+    (question) => !known.some((same) => listWidened(questionFields, question, same).length === 0),
+  )
 }
+
+const listAsked = (route: Route): readonly AskedQuestion[] =>
+  route.questions.map((question) => ({ ...question, by: route }))
 
 const evaluateAt = (route: Route | undefined, caller: ComparedCaller['new'], roles: Roles): Outcome =>
   route ? evaluate(route, caller, roles) : 'no_route'

@@ -1,25 +1,35 @@
 import type { DeclaredOrganizations } from '../../policy/organizations.ts'
 import type { Roles } from '../../policy/role.ts'
+import { listWidened, organizationFields, roleFields } from './classified-fields.ts'
 import type { RouteDifference } from './compare-routes.ts'
 
 export const compareRoles = (old: Roles, fresh: Roles): readonly RouteDifference[] =>
-  compareTexts(describeRoles(old), describeRoles(fresh))
+  compareTexts(describeRoles(old), describeRoles(fresh), (what) => listWidened(roleFields, old, fresh).includes(what))
 
 export const compareOrganizations = (
   old: DeclaredOrganizations,
   fresh: DeclaredOrganizations,
-): readonly RouteDifference[] => compareTexts(describeOrganizations(old), describeOrganizations(fresh))
-
-export const mayWidenMeanings = (differences: readonly RouteDifference[]): boolean =>
-  differences.some(({ what }) => what === 'role that manages' || what === 'abilities that write')
+): readonly RouteDifference[] => {
+  const wider = listWidened(organizationFields, old, fresh)
+  return compareTexts(
+    describeOrganizations(old),
+    describeOrganizations(fresh),
+    (what, now) => now !== 'absent' && wider.some((kind) => what.startsWith(`${kind} `)),
+  )
+}
 
 type Texts = Readonly<Record<string, string>>
 
-function compareTexts(before: Texts, after: Texts): readonly RouteDifference[] {
+function compareTexts(
+  before: Texts,
+  after: Texts,
+  widens: (what: string, now: string) => boolean,
+): readonly RouteDifference[] {
   const names = new Set([...Object.keys(before), ...Object.keys(after)])
   return [...names].flatMap((what) => {
     const difference = { what, old: before[what] ?? 'absent', new: after[what] ?? 'absent' }
-    return difference.old === difference.new ? [] : [difference]
+    if (difference.old === difference.new) return []
+    return [widens(what, difference.new) ? { ...difference, widens: true as const } : difference]
   })
 }
 

@@ -2,10 +2,13 @@ import { listRegions, type Region } from '../../policy/regions.ts'
 import { type Method, methods, type Route } from '../../policy/route.ts'
 import { compileRoutes } from '../../route/table.ts'
 import { findRoute } from '../find-route.ts'
+import type { ComparedPart } from './classified-fields.ts'
 import { type Access, compareAccess } from './compare-access.ts'
-import { compareOrganizations, compareRoles, mayWidenMeanings } from './compare-roles.ts'
+import { compareOrganizations, compareRoles } from './compare-roles.ts'
 import { compareRoutes, type RouteDifference } from './compare-routes.ts'
+import { listWidenings } from './list-widenings.ts'
 import { namePaths } from './name-paths.ts'
+import { findOpenedReadings, type OpenedReading } from './other-readings.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
 
 /** Requests that are judged or treated differently, with the routes that match them; undefined where no route does. */
@@ -30,18 +33,15 @@ export type PolicyDiff = Readonly<{
 
 export function diffPolicies(policies: PolicyPair): PolicyDiff {
   const groups = groupRequests(policies)
-  const routes = [...groups].flatMap(([, group]) => describeGroup(policies, group, groups))
+  const routes = [
+    ...[...groups].flatMap(([, group]) => describeGroup(policies, group, groups)),
+    ...findOpenedReadings([...groups.values()]).flatMap((opened) => describeOpened(opened, groups)),
+  ]
   const roles = compareRoles(policies.old.roles, policies.new.roles)
   const organizations = compareOrganizations(policies.old.organizations, policies.new.organizations)
-  return {
-    isWidened: routes.some(({ gains }) => gains.length > 0) || organizations.some(isAdded) || mayWidenMeanings(roles),
-    routes,
-    roles,
-    organizations,
-  }
+  const changes = { routes, roles, organizations } satisfies Record<ComparedPart, unknown>
+  return { isWidened: listWidenings(changes).length > 0, ...changes }
 }
-
-export const isAdded = ({ new: fresh }: RouteDifference): boolean => fresh !== 'absent'
 
 type Group = RoutePair & Readonly<{ regions: ReadonlyMap<Method, Region[]> }>
 
@@ -73,6 +73,21 @@ function describeGroup(policies: PolicyPair, group: Group, all: ReadonlyMap<stri
     other,
   }))
 }
+
+/** The route that was dropped judged these spellings too, and refused them. */
+const describeOpened = (
+  { dropped, by, regions }: OpenedReading,
+  all: ReadonlyMap<string, Group>,
+): readonly RouteChange[] =>
+  [...groupMethods({ old: dropped, new: undefined, regions }, all)].map(([paths, taken]) => ({
+    paths: JSON.parse(paths) as readonly string[],
+    methods: taken,
+    old: nameRoute(dropped),
+    new: nameRoute(by),
+    gains: [],
+    losses: [],
+    other: [{ what: 'other spellings', old: 'refused', new: 'may pass', widens: true }],
+  }))
 
 const nameRoute = (route: Route | undefined): RouteName | undefined =>
   route && { route: route.id, source: route.source }

@@ -1,7 +1,8 @@
-import { parsePattern, type Route } from '../../policy/route.ts'
 import type { HypotheticalCaller } from '../hypothetical-caller.ts'
+import { imagineObjects } from './imagine-objects.ts'
 import { listCredentials } from './list-credentials.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
+import { type FoundPlace, placeOf, placeOfId } from './place-of.ts'
 
 /** One kind of caller under each policy. Undefined is a caller without a credential; `absent` cannot exist yet. */
 export type ComparedCaller = Readonly<{
@@ -15,7 +16,7 @@ export type ComparedCaller = Readonly<{
 /**
  * Every kind of caller that one of two routes could treat differently. A decision depends on the role in the
  * organization in force, a bypass scope and the route's ability. It also depends on membership in the organization that
- * the path names, and on the agent's owner. Each of these varies if one of the routes reads it.
+ * the path or host names, and on the agent or object. Each of these varies if one of the routes reads it.
  */
 export function imagineCallers(policies: PolicyPair, routes: RoutePair): readonly ComparedCaller[] {
   const relations = listRelations(routes)
@@ -55,47 +56,45 @@ function listHolders(policies: PolicyPair) {
   ]
 }
 
-type Ownership = Pick<HypotheticalCaller, 'agent' | 'pathOrganization'>
+type Ownership = Pick<HypotheticalCaller, 'agent' | 'object' | 'pathOrganization'>
 
 type Relation = Readonly<{ name: string; old: Ownership; new: Ownership }>
 
 function listRelations(routes: RoutePair): readonly Relation[] {
   const sides = [routes.old, routes.new]
-  const agents = sides.map((route) => placeOfId(route))
-  const organizations = sides.map((route) => placeOf(route, route?.organizationParam))
+  const agents = sides.map((route) => (route?.resource?.kind === 'agent' ? placeOfId(route) : undefined))
+  const organizations = sides.map(placeOfOrganization)
+  const objects = imagineObjects(routes)
   return combine(agents, ['own', 'public', 'foreign'] as const).flatMap((agent) =>
-    combine(organizations, ['own', 'foreign'] as const).map((organization): Relation => {
-      const tie = (side: 0 | 1): Ownership => ({
-        agent: agent.get(agents[side]) ?? 'own',
-        pathOrganization: organization.get(organizations[side]) ?? 'own',
-      })
-      const name = [...nameTies(agent, 'agent'), ...nameTies(organization, 'organization')].join(', ')
-      return { name, old: tie(0), new: tie(1) }
-    }),
+    combine(organizations, ['own', 'foreign'] as const).flatMap((organization) =>
+      objects.map((object): Relation => {
+        const tie = (side: 0 | 1): Ownership => ({
+          agent: agent.get(agents[side]) ?? 'own',
+          pathOrganization: organization.get(organizations[side]) ?? 'own',
+          object: side === 0 ? object.old : object.new,
+        })
+        const ties = [...nameTies(agent, 'agent'), ...nameTies(organization, 'organization'), object.name]
+        return { name: ties.filter((text) => text !== '').join(', '), old: tie(0), new: tie(1) }
+      }),
+    ),
   )
 }
 
-const placeOf = (route: Route | undefined, param: string | undefined): number | undefined =>
-  route && param !== undefined
-    ? parsePattern(route.path).findIndex((segment) => segment.kind === 'param' && segment.name === param)
-    : undefined
+const placeOfOrganization = (route: RoutePair['old']): FoundPlace =>
+  route?.hostLabel === undefined ? placeOf(route, route?.organizationParam) : 'the host'
 
-function placeOfId(route: Route | undefined): Place {
-  const place = route?.resource?.place
-  return place?.in === 'path' ? placeOf(route, place.name) : place && `${place.in} ${place.name}`
-}
-
-type Place = number | string | undefined
-
-function combine<Value>(places: readonly Place[], values: readonly Value[]): readonly ReadonlyMap<Place, Value>[] {
+function combine<Value>(
+  places: readonly FoundPlace[],
+  values: readonly Value[],
+): readonly ReadonlyMap<FoundPlace, Value>[] {
   const distinct = [...new Set(places)].filter((place) => place !== undefined).sort()
-  return distinct.reduce<readonly ReadonlyMap<Place, Value>[]>(
+  return distinct.reduce<readonly ReadonlyMap<FoundPlace, Value>[]>(
     (ways, place) => ways.flatMap((way) => values.map((value) => new Map([...way, [place, value]]))),
     [new Map()],
   )
 }
 
-const nameTies = (values: ReadonlyMap<Place, string>, kind: string): readonly string[] =>
+const nameTies = (values: ReadonlyMap<FoundPlace, string>, kind: string): readonly string[] =>
   [...values].map(([place, value]) => `${value} ${kind}${values.size > 1 ? ` in ${namePlace(place)}` : ''}`)
 
-const namePlace = (place: Place): string => (typeof place === 'string' ? place : `segment ${(place ?? 0) + 1}`)
+const namePlace = (place: FoundPlace): string => (typeof place === 'string' ? place : `segment ${(place ?? 0) + 1}`)

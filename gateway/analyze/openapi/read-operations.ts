@@ -1,6 +1,7 @@
 import { ConfigurationError, type Problem } from '../../policy/configuration-error.ts'
 import { parseYaml, type YamlFile } from '../../policy/document.ts'
 import { parsePattern } from '../../policy/route.ts'
+import { maySplit, takesSlashes } from './may-split.ts'
 
 export type Operation = Readonly<{
   method: string
@@ -8,6 +9,8 @@ export type Operation = Readonly<{
   pattern: string
   /** The pattern takes more paths than the template, because its parameter is a whole segment. */
   isWider: boolean
+  /** A parameter that may hold several segments and is not the last, so that no pattern takes the paths. */
+  split: string | undefined
   id: string | undefined
   isOpen: boolean
   place: string
@@ -77,7 +80,10 @@ function readItem(
     const at = ['paths', path, key]
     try {
       const front = base ?? chooseBase(operation.servers ?? item.servers ?? root.servers)
-      const { pattern, isWider } = toPattern(front, path)
+      const parameters = listParameters(root, item, operation)
+      const { pattern, isWider, split } = toPattern(front, path, (name) =>
+        maySplit(name, ...(parameters.get(name) ?? [])),
+      )
       parsePattern(pattern)
       const { file, line, column } = yaml.problemAt(at, '')
       const { operationId } = operation
@@ -86,6 +92,7 @@ function readItem(
         template: `${front}${path}`,
         pattern,
         isWider,
+        split,
         id: typeof operationId === 'string' ? operationId : undefined,
         isOpen: asksForNothing(operation.security ?? root.security),
         place: `${file}:${line}:${column}`,
@@ -95,6 +102,27 @@ function readItem(
       return []
     }
   })
+}
+
+/** Each with its schemas. Those of the operation go before those of the path (OpenAPI 3.1, "Operation Object"). */
+function listParameters(root: Fields, item: Fields, operation: Fields): ReadonlyMap<string, readonly Fields[]> {
+  const listed = [item.parameters, operation.parameters].flatMap((list) => (Array.isArray(list) ? list : []))
+  const resolved = listed.map((one: unknown): Fields => resolveItem(root, one) ?? {})
+  return new Map(
+    resolved.flatMap((one): readonly (readonly [string, readonly Fields[]])[] =>
+      one.in === 'path' && typeof one.name === 'string' ? [[one.name, [one, ...listSchemas(root, one.schema)]]] : [],
+    ),
+  )
+}
+
+/** Composed schemas of a text are hardly deeper, and one may contain itself. */
+const mostDepth = 4
+
+function listSchemas(root: Fields, value: unknown, depth = 0): readonly Fields[] {
+  const schema = depth < mostDepth && value !== undefined ? resolveItem(root, value) : undefined
+  if (!schema) return []
+  const parts = [schema.allOf, schema.anyOf, schema.oneOf].flatMap((list) => (Array.isArray(list) ? list : []))
+  return [schema, ...parts.flatMap((part: unknown) => listSchemas(root, part, depth + 1))]
 }
 
 const asksForNothing = (security: unknown): boolean =>
@@ -115,20 +143,45 @@ function chooseBase(servers: unknown): string {
   return new URL(filled, 'http://localhost/').pathname.replace(/\/$/, '')
 }
 
-function toPattern(base: string, template: string): Readonly<{ pattern: string; isWider: boolean }> {
+type MaySplit = (name: string) => boolean
+
+function toPattern(
+  base: string,
+  template: string,
+  maySplitHere: MaySplit,
+): Pick<Operation, 'pattern' | 'isWider' | 'split'> {
   if (/[?#]/.test(template)) throw new Error('a path holds no query or fragment')
   const names = new Set<string>()
   let isWider = false
-  const segments = `${base}${template}`
+  let split: string | undefined
+  // A slash within braces belongs to the parameter, as in `{name=files/**}` of Google's APIs.
+  const parts = `${base}${template}`
+    .replace(/\{[^{}]*\}/g, (braces) => braces.replaceAll('/', slashWithin))
     .slice(1)
     .split('/')
-    .map((segment) => {
-      const [, name] = /\{([^{}]*)\}/.exec(segment) ?? []
-      if (name === undefined) return spellLiteral(segment)
-      if (segment !== `{${name}}`) isWider = true
-      return `:${chooseName(name, names)}`
-    })
-  return { pattern: `/${segments.join('/')}`, isWider }
+  const segments = parts.map((segment, index) => {
+    const [, written] = /\{([^{}]*)\}/.exec(segment) ?? []
+    if (written === undefined) return spellLiteral(segment)
+    const [name = ''] = /^(?:(?!\.{3}$)[^=:+*])*/.exec(written) ?? []
+    if (segment !== `{${written}}`) isWider = true
+    const isSplit = mayHoldSlashes(written.slice(name.length)) || maySplitHere(name)
+    if (isSplit && index === parts.length - 1) return '*'
+    if (isSplit) split ??= name
+    return `:${chooseName(name, names)}`
+  })
+  return { pattern: `/${segments.join('/')}`, isWider, split }
+}
+
+const slashWithin = '\0'
+
+/**
+ * Modifiers behind a name: `+` of RFC 6570 and AWS, `*`, `...` of Go, `=**` of Google's APIs, or an expression after a
+ * colon.
+ */
+function mayHoldSlashes(modifier: string): boolean {
+  if (modifier === '' || modifier === '=*') return false
+  if (modifier.startsWith(':')) return modifier === ':path' || takesSlashes(modifier.slice(1))
+  return true
 }
 
 const spellLiteral = (segment: string): string =>

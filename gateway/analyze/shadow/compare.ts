@@ -75,7 +75,8 @@ function isSameResource(match: RouteMatch, ids: readonly string[], facts: Facts)
   if (!wanted || !looked || !facts.match || !facts.resource) return false
   const isSameId = readResourceIds(facts.match, facts.headers.passing)?.join('/') === ids.join('/')
   if (looked.kind === 'object' && wanted.kind === 'object') {
-    const isAskedAlike = match.route.organizationParam === facts.match.route.organizationParam
+    const isAskedAlike =
+      match.route.organizationParam === facts.match.route.organizationParam && match.hostLabel === facts.match.hostLabel
     return isAskedAlike && looked.object.fingerprint === wanted.object.fingerprint && isSameId
   }
   return looked.kind === wanted.kind && isSameId

@@ -2,6 +2,7 @@ import { GatewayError, type RefusalCause } from '../../errors/gateway-error.ts'
 import type { Attempts } from '../../lib/attempts.ts'
 import { createBoundedMap } from '../../lib/bounded-map.ts'
 import { readNetwork } from '../../network/network.ts'
+import { longestNegativeMs } from '../../rights/paces.ts'
 import { type Claims, readClaims, requireInForce } from '../claims.ts'
 import type { Clock } from '../clock.ts'
 import { requireCarrier } from '../credential.ts'
@@ -27,8 +28,6 @@ export type IntrospectOptions = Readonly<{
 type Held = Readonly<{ claims: Claims; askedAtMs: number; untilMs: number }>
 
 type Refused = Readonly<{ cause: RefusalCause; untilMs: number }>
-
-const longestNegativeMs = 5_000
 
 export function createIntrospect(issuer: Issuer, options: IntrospectOptions) {
   const { cacheMs, maxEntries, onRead } = options
@@ -137,9 +136,12 @@ function nameOutcome({ exactCause }: GatewayError): IntrospectionOutcome {
  * by `token_type` (RFC 7662 2.2), Keycloak also by `typ`, Ory by `token_use`.
  */
 function requireAccessToken({ token_type: type, token_use: use, typ }: IntrospectionAnswer, isMarkRequired: boolean) {
-  const marks = [isMark(type, ['bearer']), isMark(use, ['access', 'access_token']), isMark(typ, ['bearer', 'at+jwt'])]
+  const marks = [isMark(type, ['bearer']), isMark(use, ['access', 'access_token']), isMark(typ, accessTypes)]
   if (marks.includes(false) || (isMarkRequired && !marks.includes(true))) throw new GatewayError('not_an_access_token')
 }
+
+/** RFC 9068 4: `application/` may be left out. */
+const accessTypes = ['bearer', 'at+jwt', 'application/at+jwt']
 
 const isMark = (value: unknown, accepted: readonly string[]): boolean | undefined =>
   value === undefined ? undefined : typeof value === 'string' && accepted.includes(value.toLowerCase())

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { parseUnambiguous } from '../../lib/parse-shallow.ts'
+import { rediscoverMs } from '../../rights/paces.ts'
 import { askIssuer, type Fetch, type IssuerRoute, inTime, nameAddress, UnusableAnswer } from '../ask-issuer.ts'
 import { discover } from '../jwks/fetch.ts'
 
@@ -25,8 +26,6 @@ export type QuestionOptions = Readonly<{
 const answerLimitBytes = 64 * 1024
 
 const mostDepth = 32
-
-const rediscoverMs = 30_000
 
 export function createQuestion(options: QuestionOptions): AskAboutToken {
   const { issuer, endpoint, client, through, signal, monotonicMs } = options

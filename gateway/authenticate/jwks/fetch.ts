@@ -1,15 +1,17 @@
+import { isClearFarAway } from '../../lib/loopback.ts'
 import { parseShallow } from '../../lib/parse-shallow.ts'
 import { askIssuer, type Fetch, type IssuerRoute, inTime, nameAddress } from '../ask-issuer.ts'
 import type { LoadKeys } from './refresh.ts'
 
 const responseLimitBytes = 1024 * 1024
 
-const usualRoute: IssuerRoute = { through: (work) => work(fetch), timeoutMs: 5_000 }
+/** `insecure` allows keys by http on another machine (`issuers[].insecure`). */
+export type KeyRoute = IssuerRoute & Readonly<{ insecure: boolean }>
 
 /** Importing a key blocks the event loop for 0.1 ms, and 1 MiB holds 7,000 of them. */
 const keyLimit = 256
 
-export function createKeyLoader(issuer: string, jwksUri: string | undefined, route = usualRoute): LoadKeys {
+export function createKeyLoader(issuer: string, jwksUri: string | undefined, route: KeyRoute): LoadKeys {
   let discovered: string | undefined
   const load = ({ reason, signal }: Parameters<LoadKeys>[0], ask: Fetch) =>
     inTime({ signal, address: jwksUri ?? issuer, timeoutMs: route.timeoutMs }, async (bounded) => {
@@ -17,7 +19,7 @@ export function createKeyLoader(issuer: string, jwksUri: string | undefined, rou
       const known = jwksUri ?? (reason === 'unknown-key' ? undefined : discovered)
       // Set again only after the keys have arrived: a failure may also mean that they have moved.
       discovered = undefined
-      const address = known ?? (await discoverKeys(issuer, ask, bounded))
+      const address = known ?? (await discoverKeys(issuer, route.insecure, ask, bounded))
       const { keys } = await fetchJson(address, ask, bounded)
       if (!Array.isArray(keys)) throw new Error(`the key set at ${nameAddress(address)} has no keys`)
       if (keys.length > keyLimit) throw new Error(`the key set at ${nameAddress(address)} has too many keys`)
@@ -35,10 +37,13 @@ export const isAsSecure = (address: string, issuer: string): boolean =>
 const quote = (name: unknown): string =>
   typeof name === 'string' ? `"${name.slice(0, 200).replace(/[^\x20-\x7e]/g, '?')}"` : 'of no text'
 
-async function discoverKeys(issuer: string, ask: Fetch, signal: AbortSignal): Promise<string> {
+async function discoverKeys(issuer: string, insecure: boolean, ask: Fetch, signal: AbortSignal): Promise<string> {
   const { url, document } = await discover(issuer, ask, signal)
   if (typeof document.jwks_uri !== 'string') throw new Error(`the document at ${url} has no jwks_uri`)
   if (!isAsSecure(document.jwks_uri, issuer)) throw new Error(`the jwks_uri at ${url} is not https`)
+  // The document of an issuer on loopback may still lead over a network.
+  if (!insecure && isClearFarAway(document.jwks_uri))
+    throw new Error(`the jwks_uri at ${url} is http on another machine. Set issuers[].insecure for a trial`)
   return document.jwks_uri
 }
 

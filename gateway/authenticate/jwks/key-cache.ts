@@ -24,7 +24,8 @@ function createKeysByHeader(): KeysByHeader {
 }
 
 export type KeyCache = Readonly<{
-  update: (keys: readonly JWK[], fetchedAtMs: number) => void
+  /** Says whether the keys are others than before. */
+  update: (keys: readonly JWK[], fetchedAtMs: number) => boolean
   find: () => Find | undefined
   keysByHeader: () => KeysByHeader | undefined
   version: () => number | undefined
@@ -39,7 +40,8 @@ export function createKeyCache(maxStaleMs: number, monotonicMs: () => number): K
   return {
     update: (keys, atMs) => {
       const text = fingerprint(keys)
-      if (held?.text !== text) {
+      const isChanged = held?.text !== text
+      if (isChanged) {
         held = {
           text,
           isEmpty: keys.length === 0,
@@ -49,6 +51,7 @@ export function createKeyCache(maxStaleMs: number, monotonicMs: () => number): K
         version++
       }
       fetchedAtMs = atMs
+      return isChanged
     },
     find: () => inForce()?.find,
     keysByHeader: () => inForce()?.chosen,

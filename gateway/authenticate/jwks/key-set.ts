@@ -1,13 +1,23 @@
-import { errors } from 'jose'
+import { errors, type FlattenedJWSInput, type JWTHeaderParameters } from 'jose'
 import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Clock } from '../clock.ts'
 import { type ChosenKey, chooseKey, type FindKey, isSameKey } from '../signature.ts'
 import { createKeyCache, type KeysByHeader } from './key-cache.ts'
 import { createRefresher, type KeyEvent, type LoadKeys } from './refresh.ts'
 import { createStoredKeys, type KeyStore } from './store.ts'
+import { createUnknownKeyBudget } from './unknown-key-budget.ts'
+
+/** Takes the address that sent the token, unless the gateway asks for itself. */
+export type FindKeyFor = (
+  header: JWTHeaderParameters,
+  token: FlattenedJWSInput,
+  clientAddress?: string,
+) => ReturnType<FindKey>
 
 export type KeySet = Readonly<{
-  findKey: FindKey
+  findKey: FindKeyFor
+  /** Notes that this address has sent a token that the issuer signed and that is in force. */
+  noteProven: (clientAddress: string | undefined, expiresAtSeconds?: number) => void
   keysByHeader: () => KeysByHeader | undefined
   refresh: () => Promise<boolean>
   ageMs: () => number | undefined
@@ -33,8 +43,10 @@ export function createKeySet(load: LoadKeys, options: KeySetOptions): KeySet {
   const { issuer, refreshMs, maxStaleMs, clock, store, onEvent, signal } = options
   const cache = createKeyCache(maxStaleMs, clock.monotonicMs)
   const notifier = createNotifier(clock.after)
+  const budget = createUnknownKeyBudget()
   const refresher = createRefresher(load, {
     cache,
+    budget,
     stored: createStoredKeys(issuer, store, maxStaleMs, clock),
     // Keys with a shorter lifetime than the pause between two fetches would expire although their issuer is up.
     refreshMs: Math.min(refreshMs, maxStaleMs / 2),
@@ -43,14 +55,14 @@ export function createKeySet(load: LoadKeys, options: KeySetOptions): KeySet {
     onEnd: notifier.notify,
     signal,
   })
-  const findKey: FindKey = async (header, token) => {
+  const findKey: FindKeyFor = async (header, token, clientAddress) => {
     const untilMs = clock.monotonicMs() + keyWaitMs
     for (;;) {
       const keys = cache.find()
       const key = keys && (await keys(header, token).catch(dropNoMatch))
       if (key) return key
       if (cache.find() !== keys) continue
-      refresher.askForUnknownKey()
+      refresher.askForUnknownKey(clientAddress)
       if (!refresher.isUnderWay()) {
         // If the issuer cannot be asked, an unknown key proves nothing against the token.
         throw keys && refresher.isIssuerUp() ? new errors.JWKSNoMatchingKey() : new GatewayError('issuer_unavailable')
@@ -60,6 +72,10 @@ export function createKeySet(load: LoadKeys, options: KeySetOptions): KeySet {
   }
   return {
     findKey,
+    noteProven: (clientAddress, expiresAtSeconds = Number.POSITIVE_INFINITY) => {
+      // An old token is found in many a log.
+      if (expiresAtSeconds * 1000 > clock.now().getTime()) budget.noteProven(clientAddress)
+    },
     keysByHeader: cache.keysByHeader,
     refresh: refresher.refresh,
     ageMs: cache.ageMs,

@@ -4,13 +4,13 @@ import {
   afterFetch,
   type FetchState,
   isIssuerUp,
-  mayFetchForUnknownKey,
   noFetches,
   type ScheduleInput,
   untilRefreshMs,
 } from './fetch-schedule.ts'
 import type { KeyCache } from './key-cache.ts'
 import type { StoredKeys } from './store.ts'
+import type { UnknownKeyBudget } from './unknown-key-budget.ts'
 import { usableKeys } from './usable-keys.ts'
 
 export type FetchReason = 'refresh' | 'unknown-key'
@@ -25,6 +25,7 @@ export type KeyEvent =
 
 export type RefresherOptions = Readonly<{
   cache: KeyCache
+  budget: UnknownKeyBudget
   stored: StoredKeys
   refreshMs: number
   clock: Clock
@@ -35,13 +36,13 @@ export type RefresherOptions = Readonly<{
 
 export type Refresher = Readonly<{
   refresh: () => Promise<boolean>
-  askForUnknownKey: () => void
+  askForUnknownKey: (clientAddress: string | undefined) => void
   isUnderWay: () => boolean
   isIssuerUp: () => boolean
 }>
 
 export function createRefresher(load: LoadKeys, options: RefresherOptions): Refresher {
-  const { cache, refreshMs, clock, onEvent, onEnd, signal } = options
+  const { cache, budget, refreshMs, clock, onEvent, onEnd, signal } = options
   let state: FetchState = noFetches
   let fetching: Promise<boolean> | undefined
   const timer = createTimer(clock, signal)
@@ -49,9 +50,7 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
   const readInput = (): ScheduleInput => ({
     nowMs: clock.monotonicMs(),
     refreshMs,
-    hasHadKeys: cache.ageMs() !== undefined,
   })
-  /** Computes the wait again when the timer fires, since stored keys may have arrived meanwhile. */
   const schedule = (): void => {
     timer.clear()
     if (signal.aborted || fetching) return
@@ -66,7 +65,8 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
     try {
       const keys = usableKeys(await load({ reason, signal }))
       signal.throwIfAborted()
-      cache.update(keys, clock.monotonicMs())
+      const isChanged = cache.update(keys, clock.monotonicMs())
+      if (reason === 'refresh') budget.noteRefresh(isChanged, clock.monotonicMs())
       isGood = true
       onEvent({ kind: 'fetched' })
       options.stored.save(keys).catch((error: unknown) => onEvent({ kind: 'store-failed', error }))
@@ -89,10 +89,11 @@ export function createRefresher(load: LoadKeys, options: RefresherOptions): Refr
 
   return {
     refresh,
-    askForUnknownKey: () => {
-      if (signal.aborted || fetching || !mayFetchForUnknownKey(state, readInput())) return
-      state = { ...state, unknownKeyAtMs: clock.monotonicMs() }
-      void fetchShared('unknown-key')
+    askForUnknownKey: (clientAddress) => {
+      if (signal.aborted || fetching) return
+      const input = readInput()
+      const isDue = isIssuerUp(state) ? budget.take(clientAddress, input.nowMs) : untilRefreshMs(state, input) <= 0
+      if (isDue) void fetchShared('unknown-key')
     },
     isUnderWay: () => fetching !== undefined || (recollection.isUnderWay() && !state.isFetched),
     isIssuerUp: () => isIssuerUp(state),

@@ -1,32 +1,69 @@
 import { readFileSync } from 'node:fs'
 import { lintPolicy, type Warning } from '../../analyze/lint.ts'
-import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
-import { checkIssuers } from '../../boot/check-issuers.ts'
+import { type PolicySource, type ReadPolicy, readPolicy } from '../../analyze/read-policy.ts'
+import { checkScopes } from '../../analyze/rule-names.ts'
+import { checkIssuers, findUnlistedOrigins } from '../../boot/check-issuers.ts'
+import { checkListeners, findIdlePreflights } from '../../boot/check-listeners.ts'
+import type { Configuration } from '../../configuration/configuration.ts'
 import { ReportedError } from '../../configuration/failure.ts'
 import { paintWarning } from '../../lib/paint.ts'
 import { escapeControls, escapeJson } from '../../lib/text-table.ts'
-import type { Policy } from '../../policy/compile.ts'
 import { ConfigurationError, type Problem, placeOf } from '../../policy/configuration-error.ts'
+import type { Route } from '../../policy/route.ts'
 
-type CheckOptions = PolicySource & Readonly<{ strict?: boolean; json?: boolean }>
+type CheckOptions = PolicySource & Readonly<{ strict?: boolean; json?: boolean; all?: boolean }>
 
 export function runCheckPolicy(options: CheckOptions): void {
-  const policy = readOrReport(options)
-  const warnings = lintPolicy(policy)
+  const { policy, configuration } = readOrReport(options)
+  const warnings = [
+    ...lintPolicy(policy),
+    ...lintConfiguration(configuration, options.config),
+    ...lintWaits(policy.routes, configuration, options.config),
+  ]
   const summary = { routes: policy.routes.length, roles: policy.roles.organization.size, warnings }
   if (options.json) process.stdout.write(`${escapeJson({ ...summary, problems: [] })}\n`)
-  else process.stdout.write(`${warnings.map(renderWarning).join('')}${summarise(summary)}\n`)
+  else process.stdout.write(`${renderWarnings(warnings, options.all === true)}${summarise(summary)}\n`)
   if (options.strict && warnings.length > 0) process.exitCode = 1
+}
+
+/** Without a line, since a frame of the configuration may hold secrets. */
+const lintConfiguration = (configuration: Configuration | undefined, source: string): readonly Warning[] =>
+  configuration
+    ? [...findUnlistedOrigins(configuration), ...findIdlePreflights(configuration)].map((message) => ({
+        source,
+        message,
+      }))
+    : []
+
+/** Official SDKs wait as long for a whole answer. */
+const sdkWaitMs = 600_000
+
+/** Names a limit that was set for all surfaces and ends model calls for which their callers still wait. */
+function lintWaits(
+  routes: readonly Route[],
+  configuration: Configuration | undefined,
+  source: string,
+): readonly Warning[] {
+  const waitMs = configuration?.timeouts.firstByteMs
+  if (waitMs === undefined || waitMs >= sdkWaitMs) return []
+  const cut = routes.filter(({ surface, timeouts }) => surface === 'model' && timeouts.firstByteMs === undefined)
+  if (cut.length === 0) return []
+  const message = `timeouts.firstByteMs of ${waitMs} also ends ${count(cut.length, 'model route')} whose SDKs wait ${sdkWaitMs}. Give these routes their own, or leave it out.`
+  return [{ source, message }]
 }
 
 const summarise = (summary: Readonly<{ routes: number; roles: number; warnings: readonly Warning[] }>): string =>
   `${summary.routes} routes, ${summary.roles} roles, no mistakes, ${summary.warnings.length} warnings`
 
-function readOrReport(options: CheckOptions): Policy {
+function readOrReport(options: CheckOptions): ReadPolicy {
   try {
-    const { policy, configuration } = readPolicy(options)
-    if (configuration) checkIssuers(configuration)
-    return policy
+    const read = readPolicy(options)
+    if (read.configuration) {
+      checkListeners(read.configuration)
+      checkIssuers(read.configuration)
+      checkScopes(read.configuration, read.policy)
+    }
+    return read
   } catch (error) {
     if (!(error instanceof ConfigurationError)) throw error
     if (options.json) process.stdout.write(`${escapeJson({ problems: error.problems })}\n`)
@@ -49,6 +86,36 @@ const describe = (problems: readonly Problem[], config: string): string => {
 }
 
 const count = (number: number, noun: string): string => `${number} ${noun}${number === 1 ? '' : 's'}`
+
+/** A draft of a large API has one or two for each route, among which a rare one would be overlooked. */
+const mostOfOneKind = 10
+const shownOfManyAlike = 2
+
+function renderWarnings(warnings: readonly Warning[], isAll: boolean): string {
+  const kinds = new Map<string, Warning[]>()
+  for (const warning of warnings) {
+    const kind = isAll ? 'any' : nameKind(warning)
+    kinds.set(kind, [...(kinds.get(kind) ?? []), warning])
+  }
+  return [...kinds.values()]
+    .flatMap((alike) => {
+      if (isAll || alike.length <= mostOfOneKind) return alike.map(renderWarning)
+      const more = alike.length - shownOfManyAlike
+      return [
+        ...alike.slice(0, shownOfManyAlike).map(renderWarning),
+        `… and ${more} more of this kind; --all shows each\n`,
+      ]
+    })
+    .join('')
+}
+
+/** Warnings of one kind differ in names, parameters, paths and numbers alone. */
+const nameKind = ({ message }: Warning): string =>
+  message
+    .replace(/"[^"]*"/g, '"…"')
+    .replace(/(?<= )(?::\w+|\*)/g, ':…')
+    .replace(/(?<= )\/\S*/g, '/…')
+    .replace(/\d+/g, '0')
 
 function renderWarning({ source, message }: Warning): string {
   const [, file, line] = /^(.*):(\d+)$/.exec(source) ?? []

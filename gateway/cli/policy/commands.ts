@@ -17,7 +17,7 @@ export function addPolicyCommands(program: Command, defaultConfig: string): void
   addMatrix(sourced('matrix'))
   addTest(sourced('test'))
   addCoverage(sourced('coverage'))
-  addInit(policy.command('init'))
+  addInit(policy.command('init'), defaultConfig)
   addDiff(policy.command('diff'))
   addConfirm(policy.command('confirm'), defaultConfig)
 }
@@ -34,7 +34,11 @@ function addCheck(command: Command): void {
   command
     .description('Report every mistake, with file, line and column, and suspicious rules')
     .option('--strict', 'exit with 1 if there is a warning')
-    .addHelpText('after', example('npx sallyport policy check --policies policies --strict'))
+    .option('--all', 'show each warning, also where more than ten are of one kind')
+    .addHelpText(
+      'after',
+      example('npx sallyport policy check --policies policies --strict', 'npx sallyport policy check --all'),
+    )
     .action(lazyCommand(() => import('./check.ts'), 'runCheckPolicy'))
 }
 
@@ -55,11 +59,13 @@ function addExplain(command: Command): void {
     .option('--organization <id>', 'with --user: the organization that the request names in its header (or --org)')
     .addOption(new Option('--org <id>').hideHelp())
     .option('--token <id>', 'with --user: this API token of the user, instead of an OAuth token')
+    .option('--against <path>', 'another policy, such as the one in force: its outcome, and what differs from it')
     .addHelpText(
       'after',
       example(
         'npx sallyport policy explain DELETE /datasets/5 --role org-member --scope api-key',
         'npx sallyport policy explain GET /datasets --user 8 --organization 1',
+        'npx sallyport policy explain GET /datasets/5 --role org-member --against /srv/policies-in-force',
       ),
     )
     .action(lazyCommand(() => import('./explain.ts'), 'runExplain'))
@@ -71,6 +77,7 @@ function addWhoMay(command: Command, defaultConfig: string): void {
     .argument('<method>', 'HTTP method, such as GET')
     .argument('<target>', 'path and query, as a client sends them')
     .requiredOption('--organization <organization>', 'id or slug of the organization in force')
+    .option('--host <host>', 'the Host header, by default a host that no route names')
     .option('--after <id>', 'only users after this id')
     .option('-c, --config <file>', 'configuration file', defaultConfig)
     .option('--json', 'print the result as JSON')
@@ -116,11 +123,22 @@ function addCoverage(command: Command): void {
     .action(lazyCommand(() => import('./openapi.ts'), 'runCoverage'))
 }
 
-function addInit(command: Command): void {
+function addInit(command: Command, defaultConfig: string): void {
   addDescription(command)
     .description('Draft a closed policy from an API description, on standard output')
     .option('--upstream <name>', 'the upstream of its requests, a name in the configuration', 'platform')
-    .addHelpText('after', example('npx sallyport policy init --openapi openapi.yaml > policies/api.yaml'))
+    .option('--roles <slugs>', 'roles, lowest first: the lowest reads, the middle writes, the highest deletes')
+    .option('--add', 'print only routes that an existing policy lacks, as a file to put beside its files')
+    .option('-c, --config <file>', 'with --add: configuration file that names the policy', defaultConfig)
+    .option('-p, --policies <folder>', 'with --add: the folder of the policy instead')
+    .addHelpText(
+      'after',
+      example(
+        'npx sallyport policy init --openapi openapi.yaml > policies/api.yaml',
+        'npx sallyport policy init --openapi openapi.yaml --roles viewer,editor,owner > policies/api.yaml',
+        'npx sallyport policy init --openapi openapi.yaml --add --policies policies > more.yaml',
+      ),
+    )
     .action(lazyCommand(() => import('./openapi.ts'), 'runInit'))
 }
 

@@ -1,8 +1,12 @@
 import { type CallerOptions, findUnknown, imagineFromWords } from '../../analyze/caller-options.ts'
 import { findCaller } from '../../analyze/database-caller.ts'
+import { diffPolicies, type PolicyDiff, type RouteName } from '../../analyze/diff/diff.ts'
+import { formatDiff } from '../../analyze/diff/format-diff.ts'
+import { listWidenings } from '../../analyze/diff/list-widenings.ts'
+import type { PolicyPair } from '../../analyze/diff/pairs.ts'
 import { type ExplainedRequest, type Explanation, explain } from '../../analyze/explain.ts'
 import type { HypotheticalCaller } from '../../analyze/hypothetical-caller.ts'
-import { type PolicySource, readPolicy } from '../../analyze/read-policy.ts'
+import { type PolicySource, readPolicy, readPolicyAt } from '../../analyze/read-policy.ts'
 import { UsageError } from '../../configuration/failure.ts'
 import { escapeControls, escapeJson, formatTable } from '../../lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'
@@ -22,6 +26,7 @@ type ExplainOptions = PolicySource &
     org?: string
     credential?: string
     token?: string
+    against?: string
     json?: boolean
   }>
 
@@ -29,10 +34,36 @@ export async function runExplain(method: string, target: string, given: ExplainO
   const options = readOtherNames(given)
   const { policy } = readPolicy(options)
   const request = { method: method.toUpperCase(), target, host: options.host }
-  const explanation = explain(policy, { ...request, ...(await findRequestCaller(request, options, policy)) })
-  if (options.json) process.stdout.write(`${escapeJson(explanation)}\n`)
-  else process.stdout.write(describe(explanation))
+  const explainBy = async (by: Policy): Promise<Explanation> =>
+    explain(by, { ...request, ...(await findRequestCaller(request, options, by)) })
+  const explanation = await explainBy(policy)
+  const against = options.against === undefined ? undefined : await explainAgainst(options.against)
+  if (options.json) process.stdout.write(`${escapeJson({ ...explanation, ...(against && { against }) })}\n`)
+  else process.stdout.write(`${describe(explanation)}${against ? describeAgainst(against) : ''}`)
   if (explanation.outcome !== 'allowed') process.exitCode = 1
+
+  async function explainAgainst(policies: string): Promise<Against> {
+    const old = readPolicyAt(policies)
+    const other = await explainBy(old)
+    return { policies, ...other, changes: findChanges({ old, new: policy }, [other.route, explanation.route]) }
+  }
+}
+
+/** Another policy's answer to the same request, and how this one differs for the routes that the two take. */
+type Against = Explanation & Readonly<{ policies: string; changes: PolicyDiff }>
+
+function findChanges(policies: PolicyPair, taken: readonly (string | undefined)[]): PolicyDiff {
+  const diff = diffPolicies(policies)
+  const isTaken = (name: RouteName | undefined): boolean => name !== undefined && taken.includes(name.route)
+  const changes = { ...diff, routes: diff.routes.filter(({ old, new: fresh }) => isTaken(old) || isTaken(fresh)) }
+  return { ...changes, isWidened: listWidenings(changes).length > 0 }
+}
+
+function describeAgainst({ policies, changes, ...other }: Against): string {
+  const isSame = changes.routes.length + changes.roles.length + changes.organizations.length === 0
+  const differences = isSame ? 'nothing that concerns this request\n' : formatDiff(changes, 'table')
+  const answer = `by ${escapeControls(policies)}:\n${describe(other)}`
+  return `\n${answer}\nchanged from there to here:\n${differences}`
 }
 
 function readOtherNames({ credential, org, ...options }: ExplainOptions): ExplainOptions {

@@ -1,8 +1,9 @@
 import { type Coverage, coverRoutes } from '../../analyze/openapi/cover.ts'
-import { draftTable } from '../../analyze/openapi/draft.ts'
+import { draftAdditions, draftRoleTable, draftTable } from '../../analyze/openapi/draft.ts'
 import { type Operation, readOperations } from '../../analyze/openapi/read-operations.ts'
 import { type PolicySource, readPolicy, readText } from '../../analyze/read-policy.ts'
-import { escapeJson, formatTable } from '../../lib/text-table.ts'
+import { UsageError } from '../../configuration/failure.ts'
+import { escapeControls, escapeJson, formatTable } from '../../lib/text-table.ts'
 
 type Described = Readonly<{ openapi: string; base?: string }>
 
@@ -13,8 +14,39 @@ export function runCoverage(options: PolicySource & Described & Readonly<{ stric
   if (isIncomplete) process.exitCode = 1
 }
 
-export function runInit(options: Described & Readonly<{ upstream: string }>): void {
-  process.stdout.write(draftTable(readDescribed(options), options.upstream))
+type InitOptions = PolicySource & Described & Readonly<{ upstream: string; roles?: string; add?: boolean }>
+
+export function runInit(options: InitOptions): void {
+  const { upstream } = options
+  const roles = options.roles === undefined ? undefined : readRoles(options.roles)
+  const operations = readDescribed(options)
+  if (options.add) writeAdditions(options, operations, roles)
+  else if (roles) process.stdout.write(draftRoleTable(operations, upstream, roles))
+  else process.stdout.write(draftTable(operations, upstream))
+}
+
+/** As the schema of policies has it. */
+const slugPattern = /^[A-Za-z][A-Za-z0-9._:-]{0,62}$/
+
+function readRoles(text: string): readonly string[] {
+  const roles = text.split(',').map((slug) => slug.trim())
+  const isGood = roles.every((slug) => slugPattern.test(slug)) && new Set(roles).size === roles.length
+  if (isGood) return roles
+  throw new UsageError('--roles takes different names, lowest first, such as viewer,editor,owner')
+}
+
+/** On standard output, so that no existing file is touched; the policy is read before a shell's `>>` writes. */
+function writeAdditions(options: InitOptions, operations: readonly Operation[], roles?: readonly string[]): void {
+  const { policy } = readPolicy(options)
+  const ranks = roles?.map((slug) => policy.roles.organization.get(slug)?.rank ?? 0) ?? []
+  // In another order, the highest role would read, and the lowest delete.
+  if (ranks.some((rank, index) => rank <= (ranks[index - 1] ?? 0)))
+    throw new UsageError('with --add, --roles names roles of the policy, in the order in which it lists them')
+  const { lines, routes, byHand } = draftAdditions(operations, policy, options.upstream, roles)
+  process.stdout.write(routes === 0 ? '' : `${['routes:', ...lines].join('\n')}\n`)
+  const left = byHand.map((operation) => `by hand: ${escapeControls(operation)}\n`).join('')
+  const missing = routes === 0 ? 'no route is missing' : `${routes} missing route${routes === 1 ? '' : 's'}`
+  process.stderr.write(`${left}${missing}\n`)
 }
 
 const readDescribed = ({ openapi, base }: Described): readonly Operation[] =>

@@ -11,7 +11,7 @@ import { type CommandTools, withDirectory } from '../directory.ts'
 import { printList } from '../provision/prints.ts'
 import { type Common, type Page, readAfter, readOrganization } from '../provision/readings.ts'
 
-export type WhoMayOptions = Common & Page & Readonly<{ organization: string }>
+export type WhoMayOptions = Common & Page & Readonly<{ organization: string; host?: string }>
 
 export async function runWhoMay(method: string, path: string, options: WhoMayOptions): Promise<void> {
   const named = readOrganization('--organization', options.organization)
@@ -37,7 +37,7 @@ function createJudge(
   method: string,
   path: string,
   organizationId: number,
-  { config }: WhoMayOptions,
+  { config, host }: WhoMayOptions,
   { directory, hear }: CommandTools,
 ): Readonly<{ isAllowed: Judge; stop: () => Promise<void> }> {
   const configuration = loadConfiguration(config, process.env)
@@ -45,7 +45,7 @@ function createJudge(
   const clusters = { findCluster: rememberClusters(directory, hear) }
   const networks = readClusterNetworks(configuration, new Set())
   const snapshot = createSnapshot(configuration, policy, new Map(), clusters, networks, () => new Date())
-  const requests = imagineRequests({ action: method, resource: { type: 'path', id: path } }, snapshot)
+  const requests = imagineRequests({ action: method, resource: { type: 'path', id: path } }, snapshot, host)
   if (requests.length === 0) throw new Error(`no route takes ${method} ${path}. "sallyport policy explain" says why.`)
   const { consult, stop } = openDecisionPoints(configuration, monotonicMs, quiet)
   return {
@@ -76,14 +76,14 @@ function rememberClusters(
   hear: CommandTools['hear'],
 ): DirectoryStore['findCluster'] {
   const known = new Map<number, Promise<ClusterRecord | undefined>>()
-  const find = async (id: number, aliveSince: Date): Promise<ClusterRecord | undefined> => {
-    const cluster = await findCluster(id, aliveSince)
-    if (!cluster) return undefined
+  const find = async (...asked: Parameters<typeof findCluster>): Promise<ClusterRecord | undefined> => {
+    const cluster = await findCluster(...asked)
+    if (typeof cluster !== 'object') return undefined
     const [heard] = await hear([{ ...cluster, status: 'active' }])
     return { ...cluster, lastHeartbeatAt: heard?.lastHeartbeatAt ?? null }
   }
-  return (id, aliveSince) => {
-    const found = known.get(id) ?? find(id, aliveSince)
+  return (id, ...asked) => {
+    const found = known.get(id) ?? find(id, ...asked)
     known.set(id, found)
     return found
   }

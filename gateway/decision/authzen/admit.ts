@@ -57,6 +57,7 @@ const routeOf = (endpoint: GuardedEndpoint): Route => ({
   role: undefined,
   ability: evaluateAbility,
   organizationParam: undefined,
+  hostLabel: undefined,
   resource: undefined,
   unguarded: new Map(),
   questions: [],
@@ -81,7 +82,13 @@ export const createAdmitAsker = (stage: Stages, terms: AdmitTerms): Admit => {
   const findEvaluator = createFindEvaluator(terms)
   return async (endpoint, received, { roles }) => {
     const { target, observer } = received
-    const match = { route: routes[endpoint], target, params: new Map<string, string>(), rest: undefined }
+    const match = {
+      route: routes[endpoint],
+      target,
+      params: new Map<string, string>(),
+      rest: undefined,
+      hostLabel: undefined,
+    }
     observer.onMatch(match)
     const evaluator = findEvaluator(received)
     return evaluator === undefined ? admitToken(stage, match, received, roles) : admitProgram(evaluator, received)

@@ -4,10 +4,11 @@ import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Exchange } from '../../http/exchange.ts'
 import { auditRefusal, passAudit, renderRefusal, type Snapshot, type Stages } from '../../pipeline.ts'
 import { readClient } from '../../receive/client.ts'
-import { readHeaders } from '../../receive/headers.ts'
+import { readHeaders, requirePlainBody } from '../../receive/headers.ts'
 import { readRequestId } from '../../receive/request-id.ts'
 import { readTarget } from '../../receive/target.ts'
 import { readMediaType } from '../../relay/answer-headers.ts'
+import { requestMs } from '../../rights/budget.ts'
 import {
   type AdmitTerms,
   type Asker,
@@ -41,8 +42,6 @@ const searches: Readonly<Record<GuardedEndpoint, SearchQuestion['wanted'] | unde
   'search-action': 'action',
 }
 
-const longestUnheardMs = 100
-
 function createRespond(stage: Stages, { subject, evaluators }: AuthzenSettings, tools: AuthzenTools) {
   const { directory } = stage
   const evaluate = createEvaluate(directory, subject)
@@ -69,7 +68,7 @@ function createRespond(stage: Stages, { subject, evaluators }: AuthzenSettings, 
     const startedMs = tools.monotonicMs()
     const asker = await admit(endpoint, received, snapshot)
     const body = await answer(endpoint, received, asker)
-    if (tools.monotonicMs() - startedMs <= longestUnheardMs) return body
+    if (tools.monotonicMs() - startedMs <= requestMs) return body
     const still = await admit(endpoint, { ...received, observer: received.record }, stage.snapshot())
     if (!isDeepStrictEqual(still, asker)) throw new GatewayError('membership_lost')
     return body
@@ -150,6 +149,7 @@ function requireMethod(endpoint: AuthzenEndpoint, method: string): void {
 const bodyLimitBytes = 256 * 1024
 
 async function readBody({ exchange, headers }: ReceivedQuestion): Promise<Buffer> {
+  requirePlainBody(exchange.headers)
   if (readMediaType(headers.passing) !== 'application/json') throw refuse('content-type', 'enum')
   return exchange.body.read(bodyLimitBytes)
 }

@@ -6,8 +6,9 @@ import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Awaitable } from '../../lib/awaitable.ts'
 import type { Snapshot } from '../../pipeline.ts'
 import { methods, type Route } from '../../policy/route.ts'
+import { isHost } from '../../receive/headers.ts'
 import { readTarget } from '../../receive/target.ts'
-import { findMembership, type Organization } from '../../resolve/organization.ts'
+import { findLabelled, findMembership, type Organization } from '../../resolve/organization.ts'
 import { parseId } from '../../resolve/organization-id.ts'
 import { findGuarded } from '../../resolve/resource.ts'
 import { readResourceIds } from '../../resolve/resource-ids.ts'
@@ -71,12 +72,13 @@ export function readName(id: string, naming: SubjectNaming): MemberName | undefi
   return userId === undefined ? undefined : { id: userId }
 }
 
-/** A path is asked for by its method. A resource is asked for by the verb of the abilities that its routes require. */
+/** A path is asked for by its method, and on a host of the policy by an absolute URL. A resource is asked for by the verb of the abilities that its routes require. */
 export function imagineRequests(
   { action, resource }: Pick<AccessQuestion, 'action' | 'resource'>,
   { table, routes }: Pick<Snapshot, 'table' | 'routes'>,
+  host?: string,
 ): readonly ImaginedRequest[] {
-  if (resource.type === 'path') return imaginePath(action, resource.id, table)
+  if (resource.type === 'path') return imaginePath(action, resource.id, table, host)
   return listRoutes(resource.type, action, routes).map((route) => {
     const target = {
       method: [...route.methods][0] ?? 'GET',
@@ -87,14 +89,18 @@ export function imagineRequests(
     }
     const place = route.resource?.place
     const params = new Map(place?.in === 'path' ? [[place.name, resource.id]] : [])
-    return { match: { route, target, params, rest: undefined }, ids: [resource.id] }
+    return { match: { route, target, params, rest: undefined, hostLabel: undefined }, ids: [resource.id] }
   })
 }
 
-function imaginePath(method: string, path: string, table: Snapshot['table']): readonly ImaginedRequest[] {
-  if (!path.startsWith('/')) return []
+function imaginePath(method: string, path: string, table: Snapshot['table'], on?: string): readonly ImaginedRequest[] {
+  const [, named = ''] = /^https?:\/\/([^/?#\\]*)/i.exec(path) ?? []
+  const host = on ?? named
+  if ((host !== '' && !isHost(host)) || (named === '' && !path.startsWith('/'))) return []
   try {
-    const match = table.match(readTarget(method, path, ''), '')
+    const match = table.match(readTarget(method, path, host), host)
+    // A policy that names no host knows paths alone, and another text is not one.
+    if (named !== '' && match.route.host === undefined) return []
     const ids = readResourceIds(match, [])
     return ids ? [{ match, ids }] : []
   } catch (error) {
@@ -131,6 +137,10 @@ function routesByAction(routes: readonly Route[]): ReadonlyMap<string, readonly 
   return found
 }
 
+/** A resource is asked for without a host, so that the organization's own label has to name it. */
+const isNamedByLabel = (match: RouteMatch, user: Pick<UserRecord, 'roles'>, { id, slug }: Organization): boolean =>
+  match.route.hostLabel === undefined || findLabelled(user, match.hostLabel ?? slug)?.id === id
+
 async function isAllowed(
   { match, ids }: ImaginedRequest,
   { principal, organization }: Readonly<{ principal: Principal; organization: Organization }>,
@@ -140,6 +150,7 @@ async function isAllowed(
   const { organizationParam, destination } = match.route
   const named = organizationParam === undefined ? undefined : match.params.get(organizationParam)
   if (named !== undefined && parseId(named) !== organization.id) return false
+  if (!isNamedByLabel(match, principal.user, organization)) return false
   const resource = await findGuarded(match, ids, organization, directory)
   const decision = decide(match, { principal, organization, resource }, roles)
   if (!decision.isAllowed) return false

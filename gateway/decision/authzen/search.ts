@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 import { GatewayError } from '../../errors/gateway-error.ts'
+import { searchTurnMs } from '../../rights/paces.ts'
 import type { Asker } from './admit.ts'
 import { chooseCandidates, type ListCandidates, type SearchResult, type SearchScope } from './candidates.ts'
 import type { PageTokens } from './page-tokens.ts'
@@ -88,12 +89,10 @@ export async function collectPage(
   return { results, next: position }
 }
 
-const longestTurnMs = 5
-
 function createPause(monotonicMs: () => number): () => Promise<void> {
   let startMs = monotonicMs()
   return async () => {
-    if (monotonicMs() - startMs < longestTurnMs) return
+    if (monotonicMs() - startMs < searchTurnMs) return
     await setImmediate()
     startMs = monotonicMs()
   }

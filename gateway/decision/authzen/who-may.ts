@@ -49,9 +49,9 @@ const mostUnderWay = 2
 
 export function createWhoMay(directory: Directory<KnownUser>, snapshot: () => Snapshot, consult: Consult) {
   let underWay = 0
-  return async ({ method, path, organizationId, after }: WhoMayQuery): Promise<WhoMayPage> => {
+  return async ({ method, path, host, organizationId, after }: WhoMayQuery): Promise<WhoMayPage> => {
     const policy = { ...snapshot(), consult }
-    const requests = imagineRequests({ action: method, resource: { type: 'path', id: path } }, policy)
+    const requests = imagineRequests({ action: method, resource: { type: 'path', id: path } }, policy, host)
     if (requests.length === 0) return `No route takes ${method} ${path}.`
     if (underWay === mostUnderWay) return 'Other questions of this kind are under way. Ask again in a second.'
     underWay += 1

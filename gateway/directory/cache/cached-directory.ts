@@ -1,4 +1,6 @@
 import { type Awaitable, andThen } from '../../lib/awaitable.ts'
+import { factMs, heartbeatMs } from '../../rights/budget.ts'
+import { verificationsRestMs } from '../../rights/paces.ts'
 import { type Change, concernsResources, type Tag, tagsOfResource } from '../change.ts'
 import {
   type AgentRecord,
@@ -39,13 +41,6 @@ type FirstLogin = Readonly<{ identity: NewIdentity; arrival: Arrival }>
 
 type Verification = Readonly<{ userId: number; address: string }>
 
-/** A directory that records no verified addresses is asked again only after this time. */
-const verificationsRestMs = 60_000
-
-const silentClusterMs = 1_000
-
-const sharedNameMs = 900
-
 export function createCachedDirectory(store: Directory, options: CachedDirectoryOptions): CachedDirectory {
   const caches = createCaches(options)
   const firstLogins = singleFlight(
@@ -74,22 +69,28 @@ export function createCachedDirectory(store: Directory, options: CachedDirectory
       // The absence is cached under the full hash, so that guesses cannot hide a token that is minted a moment later.
       tokens.read(`token:${id}`, () => store.findToken(id, hash, clientAddress), { absenceKey: `token:${id}:${hash}` }),
     findOrganization: (id) => organizations.read(`organization:${id}`, () => store.findOrganization(id)),
-    findAgent: (id) => agents.read(`agent:${id}`, () => store.findAgent(id)),
+    findAgent: (id, organizationId) =>
+      agents.read(`${organizationId ?? 0} agent:${id}`, () =>
+        andThen(store.findAgent(id, organizationId), (agent) =>
+          typeof agent === 'object' && agent.isPublic ? agent : hideForeign(agent, organizationId),
+        ),
+      ),
     findResource: (question) => readResource(resources, store, question),
     findNamedMember: (organizationId, name) => {
       const load = () => store.findNamedMember(organizationId, name)
       if ('id' in name) return users.read(`member ${organizationId} id ${name.id}`, load)
-      return users.read(`member ${organizationId} name ${name.username}`, load, { maxAgeMs: sharedNameMs })
+      return users.read(`member ${organizationId} name ${name.username}`, load, { maxAgeMs: factMs })
     },
-    findCluster: (id, aliveSince) => readCluster(clusters, store, id, aliveSince),
-    revokeToken: async (token, audit) => {
-      const revoked = await store.revokeToken(token, audit)
+    findCluster: (id, aliveSince, organizationId) => readCluster(clusters, store, { id, aliveSince, organizationId }),
+    revokeToken: async (token, audit, manager) => {
+      const revoked = await store.revokeToken(token, audit, manager)
       if (revoked) tell({ kind: 'token', id: token.id })
       return revoked
     },
     switchOrganization: async (userId, organizationId, audit) => {
-      await store.switchOrganization(userId, organizationId, audit)
-      tell({ kind: 'user', id: userId })
+      const isSwitched = await store.switchOrganization(userId, organizationId, audit)
+      if (isSwitched) tell({ kind: 'user', id: userId })
+      return isSwitched
     },
   }
   return { directory, forget, sizes: () => countEntries(caches) }
@@ -119,27 +120,37 @@ function shareVerifications(
   }
 }
 
+/**
+ * Per organization in force: what another one has is then held exactly like what is absent, so that time tells them
+ * apart no more than the response does.
+ */
+const hideForeign = <Found extends Readonly<{ organizationId: number }>>(
+  found: Found | ForeignResource | undefined,
+  organizationId: number | undefined,
+): Found | ForeignResource | undefined =>
+  typeof found === 'object' && found.organizationId !== organizationId ? 'foreign' : found
+
+type ClusterQuestion = Readonly<{ id: number; aliveSince: Date; organizationId: number }>
+
 function readCluster(
-  clusters: TaggedCache<ClusterRecord>,
+  clusters: TaggedCache<ClusterRecord, ForeignResource>,
   store: Directory,
-  id: number,
-  aliveSince: Date,
-): Awaitable<ClusterRecord | undefined> {
-  const load = () => store.findCluster(id, aliveSince)
-  return andThen(clusters.read(`cluster:${id}`, load), (held) => {
-    if (!held || (held.lastHeartbeatAt?.getTime() ?? 0) >= aliveSince.getTime()) return held
+  { id, aliveSince, organizationId }: ClusterQuestion,
+): Awaitable<ClusterRecord | ForeignResource | undefined> {
+  const key = `${organizationId} cluster:${id}`
+  const load = () =>
+    andThen(store.findCluster(id, aliveSince, organizationId), (cluster) => hideForeign(cluster, organizationId))
+  return andThen(clusters.read(key, load), (held) => {
+    if (typeof held !== 'object' || (held.lastHeartbeatAt?.getTime() ?? 0) >= aliveSince.getTime()) return held
     // Heartbeats send no invalidation, so the cached one is a lower bound. Only if it is too old does the store have a
     // newer one.
-    return clusters.read(`cluster:${id}`, load, { maxAgeMs: silentClusterMs })
+    return clusters.read(key, load, { maxAgeMs: heartbeatMs })
   })
 }
 
 type HeldResource = Readonly<{ record: ResourceRecord; tags: readonly Tag[] }>
 
-/**
- * Per organization in force: a foreign resource is then held exactly like an absent one, so that time tells them apart
- * no more than the response does.
- */
+/** Per organization in force, as `hideForeign` has it: the store knows which levels are foreign. */
 const readResource = (
   resources: TaggedCache<HeldResource, ForeignResource>,
   store: Directory,
@@ -159,8 +170,8 @@ type Caches = Readonly<{
   users: TaggedCache<UserRecord>
   tokens: TaggedCache<TokenRecord, WrongSecret>
   organizations: TaggedCache<OrganizationRecord>
-  agents: TaggedCache<AgentRecord>
-  clusters: TaggedCache<ClusterRecord>
+  agents: TaggedCache<AgentRecord, ForeignResource>
+  clusters: TaggedCache<ClusterRecord, ForeignResource>
   resources: TaggedCache<HeldResource, ForeignResource>
 }>
 
@@ -185,8 +196,8 @@ function createCaches({ onRead, maxEntries, ttlMs, freshness, grace }: CachedDir
       ...ancestors.flatMap(({ id, userId }): readonly Tag[] => [`token:${id}`, `user:${userId}`]),
     ]),
     organizations: create<OrganizationRecord>('organizations', ({ id }) => [`organization:${id}`, `members:${id}`]),
-    agents: create<AgentRecord>('agents', ({ id }) => [`agent:${id}`]),
-    clusters: create<ClusterRecord>('clusters', ({ id }) => [`cluster:${id}`]),
+    agents: create<AgentRecord, ForeignResource>('agents', ({ id }) => [`agent:${id}`]),
+    clusters: create<ClusterRecord, ForeignResource>('clusters', ({ id }) => [`cluster:${id}`]),
     resources: create<HeldResource, ForeignResource>('resources', ({ tags }) => tags),
   }
 }

@@ -1,3 +1,5 @@
+import { factMs } from '../../rights/budget.ts'
+
 export type Freshness = Readonly<{
   isFresh: (askedAtMs: number, maxAgeMs: number) => boolean
   markSynced: (atMs: number) => void
@@ -9,11 +11,6 @@ export type Freshness = Readonly<{
   knownAt: (askedAtMs: number) => number
   now: () => number
 }>
-
-/**
- * Longest life of a fact without a sync of the change source. The promise is 1 s; the rest is for the request itself.
- */
-export const maxUnsyncedMs = 900
 
 /**
  * A fact is as old as the later of two moments: its lookup, and the last moment at which no change had been missed. A
@@ -28,7 +25,7 @@ export function createFreshness(monotonicMs: () => number): Freshness {
     knownAt,
     isFresh: (askedAtMs, maxAgeMs) => {
       const nowMs = monotonicMs()
-      return nowMs - askedAtMs <= maxAgeMs && nowMs - knownAt(askedAtMs) <= maxUnsyncedMs
+      return nowMs - askedAtMs <= maxAgeMs && nowMs - knownAt(askedAtMs) <= factMs
     },
     restrict: () => {
       restrictedAtMs = monotonicMs()

@@ -1,4 +1,4 @@
-const retryMs = 1_000
+import { graceRetryMs } from '../../rights/paces.ts'
 
 export type Grace = Readonly<{
   covers: (knownAtMs: number) => boolean
@@ -25,12 +25,12 @@ export function createGrace({ graceMs, monotonicMs, isOutage, onBegin, onEnd }: 
       if (retryAtMs === undefined) return false
       const nowMs = monotonicMs()
       if (nowMs < retryAtMs) return true
-      retryAtMs = nowMs + retryMs
+      retryAtMs = nowMs + graceRetryMs
       return false
     },
     noteFailure: (error) => {
       const isOut = isOutage(error)
-      if (isOut) retryAtMs = monotonicMs() + retryMs
+      if (isOut) retryAtMs = monotonicMs() + graceRetryMs
       return isOut
     },
     noteSuccess: () => {

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { Awaitable } from '../../lib/awaitable.ts'
+import { factMs } from '../../rights/budget.ts'
 import type { Tag } from '../change.ts'
 import type { Freshness } from './freshness.ts'
 import type { Grace } from './grace.ts'
@@ -35,9 +36,6 @@ type Held<Value> = Readonly<{ value: Value; askedAtMs: number; tags: readonly Ta
 type Loading<Value> = Readonly<{ value: Promise<Value | undefined>; askedAtMs: number }>
 
 type HeldAbsence<Absence> = Readonly<{ absence: Absence | undefined; askedAtMs: number }>
-
-/** An absent fact may appear at any moment, so an absence is cached for under one second. */
-const absenceMs = 900
 
 const tagsPerEntry = 8
 
@@ -161,7 +159,7 @@ function createAbsences<Absence extends string>(maxEntries: number, freshness: F
   return {
     find: (key: string): HeldAbsence<Absence> | undefined => {
       const absent = held.get(key)
-      return absent && freshness.isFresh(absent.askedAtMs, absenceMs) ? absent : undefined
+      return absent && freshness.isFresh(absent.askedAtMs, factMs) ? absent : undefined
     },
     note: (key: string, absent: HeldAbsence<Absence>): void => void held.set(key, absent),
     clear: (): void => {

@@ -31,15 +31,17 @@ export function joinClaims(stored: Directory, { isDeclared, findDeclared, join }
       const declared = findDeclared(id)
       return declared ? describe(declared) : stored.findOrganization(id)
     },
-    findAgent: (id) =>
-      andThen(stored.findAgent(id), (agent) => (agent && isDeclared(agent.organizationId) ? undefined : agent)),
+    findAgent: (...asked) =>
+      andThen(stored.findAgent(...asked), (agent) =>
+        typeof agent === 'object' && isDeclared(agent.organizationId) ? undefined : agent,
+      ),
     findResource: (question) =>
       andThen(stored.findResource(question), (found) =>
         typeof found === 'object' && !isOfStore(found, isDeclared) ? undefined : found,
       ),
-    findCluster: (id, aliveSince) =>
-      andThen(stored.findCluster(id, aliveSince), (cluster) =>
-        cluster && isDeclared(cluster.organizationId) ? undefined : cluster,
+    findCluster: (...asked) =>
+      andThen(stored.findCluster(...asked), (cluster) =>
+        typeof cluster === 'object' && isDeclared(cluster.organizationId) ? undefined : cluster,
       ),
     findMember: (id, userId) => (isDeclared(id) ? refuse() : stored.findMember(id, userId)),
     findNamedMember: (id, name) => (isDeclared(id) ? refuse() : andThen(stored.findNamedMember(id, name), joinMember)),

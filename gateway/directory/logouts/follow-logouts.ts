@@ -1,6 +1,8 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Awaitable } from '../../lib/awaitable.ts'
-import { type Freshness, maxUnsyncedMs } from '../cache/freshness.ts'
+import { factMs } from '../../rights/budget.ts'
+import { logoutRetryMs } from '../../rights/paces.ts'
+import type { Freshness } from '../cache/freshness.ts'
 import { followRows } from '../follow-rows.ts'
 import type { Logout } from '../logout.ts'
 
@@ -21,8 +23,6 @@ export type LogoutFollower = Readonly<{
   stop: () => void
 }>
 
-const retryMs = 1_000
-
 export function followLogouts(options: FollowLogoutsOptions): LogoutFollower {
   const { knownAt, monotonicMs, isCovered, onFailed } = options
   const pages = createPages(options)
@@ -32,6 +32,7 @@ export function followLogouts(options: FollowLogoutsOptions): LogoutFollower {
   const reads = createNextRead()
   const read = async (): Promise<void> => {
     const askedAtMs = monotonicMs()
+    // Before the read: a change that is heard during it may have come too late for its answer.
     unread.beginRead()
     await pages.read()
     readAtMs = askedAtMs
@@ -49,7 +50,7 @@ export function followLogouts(options: FollowLogoutsOptions): LogoutFollower {
     readAtMs === undefined ? undefined : Math.min(knownAt(readAtMs), unread.firstMs())
   const isFresh = (): boolean => {
     const atMs = knownAtMs()
-    return atMs !== undefined && monotonicMs() - atMs <= maxUnsyncedMs
+    return atMs !== undefined && monotonicMs() - atMs <= factMs
   }
   const orCovered = (error: unknown): void => {
     const atMs = knownAtMs()
@@ -64,7 +65,7 @@ export function followLogouts(options: FollowLogoutsOptions): LogoutFollower {
     },
     requireFresh: () => {
       if (isFresh()) return undefined
-      if (failed && monotonicMs() - failed.atMs < retryMs) return orCovered(failed.error)
+      if (failed && monotonicMs() - failed.atMs < logoutRetryMs) return orCovered(failed.error)
       const answered = reads.next(monotonicMs())
       rows.look()
       return answered.catch(orCovered)
@@ -129,8 +130,8 @@ function createNextRead() {
       }),
     end: (askedAtMs: number): void => {
       const waiting = waiters
-      waiters = waiting.filter(({ sinceMs }) => sinceMs - askedAtMs > maxUnsyncedMs)
-      for (const { sinceMs, resolve } of waiting) if (sinceMs - askedAtMs <= maxUnsyncedMs) resolve()
+      waiters = waiting.filter(({ sinceMs }) => sinceMs - askedAtMs > factMs)
+      for (const { sinceMs, resolve } of waiting) if (sinceMs - askedAtMs <= factMs) resolve()
     },
     fail: (error: unknown): void => {
       const waiting = waiters

@@ -39,8 +39,12 @@ export class LogoutTable {
   }
 
   hasEnded(login: Login): boolean {
-    const { address, session, issuedAt, isOverlong } = login
-    const at = Math.max(this.#findLatest(login, session), address ? this.#findLatest(address, session) : none.at)
+    const { issuer, mapped, address, session, issuedAt, isOverlong } = login
+    const at = Math.max(
+      this.#findLatest(login, session),
+      mapped === undefined ? none.at : this.#findLatest({ issuer, subject: mapped }, session),
+      address ? this.#findLatest(address, session) : none.at,
+    )
     if (at === none.at) return false
     return issuedAt === undefined || isOverlong || Math.floor(issuedAt) <= at
   }

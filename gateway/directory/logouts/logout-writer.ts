@@ -1,4 +1,5 @@
 import { guarded } from '../../fault/guarded.ts'
+import { logoutRetryMs } from '../../rights/paces.ts'
 import type { ReceivedLogout } from '../logout.ts'
 
 export type LogoutWriterOptions = Readonly<{
@@ -6,10 +7,10 @@ export type LogoutWriterOptions = Readonly<{
   onFailed: (error: unknown) => void
 }>
 
-const retryMs = 1_000
-
+/** One statement writes as many, so that a flood of logouts takes few round trips and none is long. */
 const batchSize = 100
 
+/** While the database is away. Beyond it those of one issuer become one for all its logins. */
 const mostUnstored = 10_000
 
 export class LogoutWriter {
@@ -93,7 +94,7 @@ export class LogoutWriter {
     if (this.#isStopped) return
     clearTimeout(this.#retry)
     const retry = (): void => void this.#writeSoon().catch(() => undefined)
-    this.#retry = setTimeout(guarded('timer', retry), retryMs).unref()
+    this.#retry = setTimeout(guarded('timer', retry), logoutRetryMs).unref()
   }
 }
 

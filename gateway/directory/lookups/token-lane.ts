@@ -1,7 +1,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import { GatewayError } from '../../errors/gateway-error.ts'
 import { guarded } from '../../fault/guarded.ts'
-import { createTurns } from '../../lib/turns.ts'
+import { Turns } from '../../rights/turns.ts'
 import type { TokenRecord, WrongSecret } from '../directory.ts'
 
 export type FindHashes = (ids: readonly number[]) => Promise<ReadonlyMap<number, string>>
@@ -47,7 +47,7 @@ const paceMs = 8
  */
 export function createTokenLane(options: TokenLaneOptions): TokenLane {
   const { findHashes, findToken, width, batchSize, maxWaiting, monotonicMs } = options
-  const waiting = createTurns<Claim>(maxWaiting)
+  const waiting = new Turns<Claim>({ mostWaiting: maxWaiting })
   const pace = createPace(monotonicMs)
   let running = 0
   let isPaused = false
@@ -73,7 +73,7 @@ export function createTokenLane(options: TokenLaneOptions): TokenLane {
     } catch (error) {
       for (const { fail } of claims) fail(error)
       // The same failure would delay each waiting token as long, one batch after another.
-      for (const { fail } of waiting.take(waiting.size())) fail(error)
+      for (const { fail } of waiting.take(waiting.size)) fail(error)
     } finally {
       running -= 1
       pump()
@@ -84,7 +84,7 @@ export function createTokenLane(options: TokenLaneOptions): TokenLane {
     pump()
   }
   const pump = (): void => {
-    while (running < width && waiting.size() > 0 && !isPaused) {
+    while (running < width && waiting.size > 0 && !isPaused) {
       const waitMs = pace.untilNextMs()
       if (waitMs > 0) {
         isPaused = true
@@ -100,7 +100,7 @@ export function createTokenLane(options: TokenLaneOptions): TokenLane {
         refused?.fail(new GatewayError('lookups_busy', { retryAfter: '1' }))
         pump()
       }),
-    countWaiting: waiting.size,
+    countWaiting: () => waiting.size,
   }
 }
 

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { guarded } from '../../fault/guarded.ts'
-import { type ChangeHandlers, type ChangeSource, parseChanges } from '../change.ts'
+import type { ChangeHandlers, ChangeSource } from '../change.ts'
 import { createChangeQueue } from '../change-queue.ts'
 import {
   answerTimeoutMs,
@@ -53,8 +53,9 @@ async function openLink(
   const close = (): void => closeGracefully(client)
   const { servers, monotonicMs } = settings
   const lost = (): void => events.onBroken(new Error('a change could not be taken'))
-  const changes = createChangeQueue(handlers.onChange, lost)
+  const changes = createChangeQueue(handlers.onChange, lost, handlers.onUnreadable)
   const question = createQuestion()
+  let probes = 0
   const describe = (): Promise<Server> => askServer(client, question)
   try {
     await client.connect()
@@ -62,7 +63,7 @@ async function openLink(
     await requireTriggers(client)
     await proveDelivery(client, settings)
     const take = ({ channel: from, payload = '' }: pg.Notification): void => {
-      if (from === channel) changes.add(parseChanges(payload))
+      if (from === channel) changes.hear(payload)
     }
     client.on('notification', guarded('directory', take, lost))
     await client.query(`listen ${channel}`)
@@ -74,8 +75,12 @@ async function openLink(
     // PostgreSQL delivers changes committed before this query before its result.
     probe: async () => {
       const askedAtMs = monotonicMs()
+      const asksOfQueue = probes % probesOfQueue === 0
+      probes += 1
+      // The queue fills over minutes, and a statement costs a server more than the shortest round trip.
+      if (asksOfQueue) await requireRoom(client)
       if (servers.wantsPositions()) servers.notePosition(askedAtMs, await describe())
-      else await askWhetherReady(client)
+      else if (!asksOfQueue) await askWhetherReady(client)
       await changes.passed()
     },
     close,
@@ -148,3 +153,22 @@ const askWhetherReady = (client: pg.Client): Promise<void> =>
     }
     client.query(question)
   })
+
+/** One probe in so many asks for the queue too: about once a second. */
+const probesOfQueue = 4
+
+/**
+ * A commit fails on a full queue, which a session that listens in a long transaction makes. Triggers stop telling before
+ * that, at three quarters: from half on nothing is believed because it was heard.
+ */
+const fullestQueue = 0.5
+
+async function requireRoom(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ usage: number }>('select pg_notification_queue_usage() as usage')
+  const usage = rows[0]?.usage ?? 1
+  if (usage <= fullestQueue) return
+  const percent = Math.round(usage * 100)
+  throw new Error(
+    `the queue of notifications is ${percent} % full: end the session that listens in an open transaction`,
+  )
+}

@@ -80,12 +80,7 @@ export function createPostgresDirectory(
     findUniqueNames: (organizationId, usernames) => findUniqueNames(query, organizationId, usernames),
     listAgents: (part) => listAgents(query, part),
     listResources: (kind, part) => listResources(query, kind, part),
-    switchOrganization: (userId, organizationId, audit) =>
-      transaction(async (within) => {
-        const rows = await within(statements.switchOrganization, [userId, organizationId])
-        if (rows.length === 0) throw new GatewayError('membership_lost')
-        await writeAudit(within, { action: 'organization.switched', subjectId: userId }, audit)
-      }),
+    switchOrganization: createSwitch(database),
     ...createTokenStore(database),
     noteTokenUse,
     ping: async () => {
@@ -93,6 +88,23 @@ export function createPostgresDirectory(
     },
   }
 }
+
+const createSwitch =
+  ({ transaction }: Database): DirectoryStore['switchOrganization'] =>
+  (userId, organizationId, audit) =>
+    transaction(async (within) => {
+      const values = [userId, organizationId]
+      const [user] = await within<StoredOrganization>(statements.findStoredOrganization, values)
+      if (!user?.is_member) throw new GatewayError('membership_lost')
+      // Clients switch at each start. A write each time would be a change on every replica, and a line of the trail.
+      if (user.stored === organizationId) return false
+      const rows = await within(statements.switchOrganization, values)
+      if (rows.length === 0) throw new GatewayError('membership_lost')
+      await writeAudit(within, { action: 'organization.switched', subjectId: userId }, audit)
+      return true
+    })
+
+type StoredOrganization = { stored: number | null; is_member: boolean }
 
 async function findByIdentity(query: Query, issuer: string, subject: string): Promise<UserRecord | undefined> {
   const [row] = await query<{ user: UserRecord }>(statements.findByIdentity, [issuer, subject])

@@ -5,15 +5,13 @@ import { GatewayError } from '../../errors/gateway-error.ts'
 import type { ResourceKind } from '../../policy/resource-kind.ts'
 import { createHideUser } from './hide-user.ts'
 import { createTableOf } from './resources.ts'
+import { type Kind, moveLedger } from './unreleased.ts'
 
-const scripts = {
-  own: fileURLToPath(new URL('./migrations/', import.meta.url)),
-  adopted: fileURLToPath(new URL('./adopted/', import.meta.url)),
-}
+const scripts = fileURLToPath(new URL('./migrations/', import.meta.url))
 
-export function newestVersion(kind: keyof typeof scripts): number {
-  const versions = readdirSync(scripts[kind]).map((name) => Number(/^(\d+)\.do\..*\.sql$/.exec(name)?.[1] ?? 0))
-  return Math.max(...versions)
+export function newestVersion(kind: Kind): number {
+  const names = ['shared', kind].flatMap((folder) => readdirSync(`${scripts}${folder}`))
+  return Math.max(...names.map((name) => Number(/^(\d+)\.do\..*\.sql$/.exec(name)?.[1] ?? 0)))
 }
 
 const lockKey = 7_255_978_001
@@ -21,6 +19,8 @@ const lockKey = 7_255_978_001
 export type AppliedMigration = Readonly<{ version: number; name: string }>
 
 export type Migrated = Readonly<{
+  /** Whether a database of an unreleased program was taken over. */
+  isMoved: boolean
   applied: readonly AppliedMigration[]
   created: readonly string[]
   missing: readonly string[]
@@ -29,11 +29,16 @@ export type Migrated = Readonly<{
 export type MigrateOptions = Readonly<{
   /** Keeps another program's tables as they are. An adopted database stays adopted. */
   adopt?: boolean
+  /** Takes over a database of an unreleased program. */
+  fromUnreleased?: boolean
   resources?: readonly ResourceKind[]
 }>
 
 /** Runs in one transaction behind an advisory lock, so that of several replicas one migrates and the others wait. */
-export async function migrate(url: string, { adopt = false, resources = [] }: MigrateOptions = {}): Promise<Migrated> {
+export async function migrate(
+  url: string,
+  { adopt = false, fromUnreleased = false, resources = [] }: MigrateOptions = {},
+): Promise<Migrated> {
   const client = new pg.Client({
     connectionString: url,
     connectionTimeoutMillis: 5_000,
@@ -48,18 +53,21 @@ export async function migrate(url: string, { adopt = false, resources = [] }: Mi
     const kind = await chooseKind(client, adopt)
     const { default: Postgrator } = await import('postgrator')
     const postgrator = new Postgrator({
-      migrationPattern: `${literalGlob(scripts[kind])}*.sql`,
+      migrationPattern: `${literalGlob(scripts)}{shared,${kind}}/*.sql`,
       driver: 'pg',
       schemaTable: 'sallyport_migrations',
       ...(kind === 'adopted' && { currentSchema: 'sallyport_directory' }),
       execQuery: (query) => client.query(query),
     })
+    const isMoved = await moveLedger(client, kind, fromUnreleased, () => postgrator.getMigrations())
     const applied = (await postgrator.migrate()).map(({ version, name }) => ({ version, name }))
     const unseen = await findUnseen(client, resources)
     if (kind === 'own') for (const resource of unseen) await client.query(createTableOf(resource))
     await client.query('commit')
     const names = unseen.map(({ name }) => name)
-    return kind === 'own' ? { applied, created: names, missing: [] } : { applied, created: [], missing: names }
+    return kind === 'own'
+      ? { isMoved, applied, created: names, missing: [] }
+      : { isMoved, applied, created: [], missing: names }
   } catch (error) {
     throw createHideUser(url)(error)
   } finally {
@@ -84,7 +92,7 @@ const look = `select to_regclass('sallyport_migrations') is not null as is_own,
   (select string_agg(name, ', ') from unnest(array['users', 'user_identities', 'organizations', 'role_assignments',
     'auth_access_tokens', 'agents', 'clusters']) as name where to_regclass(name) is not null) as strangers`
 
-async function chooseKind(client: pg.Client, adopt: boolean): Promise<keyof typeof scripts> {
+async function chooseKind(client: pg.Client, adopt: boolean): Promise<Kind> {
   const { rows } = await client.query<Found>(look)
   const { is_own, is_adopted, has_schema, strangers } = rows[0] ?? {}
   if (is_adopted) return 'adopted'
@@ -95,7 +103,7 @@ async function chooseKind(client: pg.Client, adopt: boolean): Promise<keyof type
       `the database has tables of another program (${strangers}). Run "sallyport migrate --adopt" to read them as they are, or give the gateway an empty database.`,
     )
   // "if not exists" would require the right to create schemas even if the schema exists.
-  if (adopt && !has_schema) await client.query('create schema sallyport_directory')
+  if (!has_schema) await client.query('create schema sallyport_directory')
   return adopt ? 'adopted' : 'own'
 }
 

@@ -112,6 +112,11 @@ export const relations: readonly Relation[] = [
     tells: ['insert', 'update', 'delete'],
   },
   {
+    name: 'token_organizations',
+    columns: { token_id: 'integer', organization_id: 'integer' },
+    inserts: ['token_id', 'organization_id'],
+  },
+  {
     name: 'agents',
     columns: { id: 'integer', organization_id: 'integer', is_public: 'boolean' },
     tells: ['insert', 'update', 'delete'],

@@ -1,13 +1,11 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
 import { claimQuestion, noteVerified } from './event-streams.ts'
+import { failing, findLedgerFault, type SchemaFault } from './ledger-fault.ts'
 import { dropExpiredLogouts, readLogouts, widenIssuer, widenSubjects, writeLogouts } from './logouts.ts'
-import { newestVersion } from './migrate.ts'
 import type { Database, Statement } from './pool.ts'
 import { readSessionEnds } from './session-ends.ts'
 import { areRemovalsNoted, findRemovedIdentity, unnoted } from './shared-organizations.ts'
 import * as statements from './statements.ts'
-
-export type SchemaFault = Readonly<{ state: 'failing' | 'limited'; cause: string }>
 
 export type FindSchemaFault = () => Promise<SchemaFault | undefined>
 
@@ -59,6 +57,7 @@ const reads: readonly Statement[] = [
   statements.findCluster,
   statements.findMember,
   statements.findMinterAndOwner,
+  statements.findStoredOrganization,
   statements.findMemberById,
   statements.findMembersByUsername,
   statements.listTokens,
@@ -74,6 +73,7 @@ const writes: readonly Statement[] = [
   statements.switchOrganization,
   statements.mintToken,
   statements.noteParent,
+  statements.noteOrganization,
   statements.revokeToken,
   statements.revokeDescendants,
   statements.writeAudit,
@@ -98,39 +98,11 @@ const explainAll = (statements: readonly Statement[]): Statement => ({
 })
 const explainWrites: readonly Statement[] = writes.map((write) => ({ name: 'check-writes', text: explain(write) }))
 
-type Look = {
-  is_there: boolean
-  is_open: boolean | null
-  is_adopted: boolean
-  versions: string | null
-}
-
-const look: Statement = {
-  name: 'look-at-schema',
-  text: `select to_regnamespace('sallyport_directory') is not null as is_there,
-      has_schema_privilege(to_regnamespace('sallyport_directory'), 'usage') as is_open,
-      adopted is not null as is_adopted,
-      case when has_table_privilege(coalesce(adopted, own), 'select') then coalesce(adopted, own)::regclass::text end
-        as versions
-    from (select to_regclass('sallyport_directory.sallyport_migrations')::oid as adopted,
-      to_regclass('sallyport_migrations')::oid as own) as tables`,
-}
-
 export const createFindSchemaFault =
   ({ query, script }: Database, refusesRemoved: boolean): FindSchemaFault =>
   async () => {
-    const [found] = await query<Look>(look, [])
-    if (!found?.is_there) return failing('the database is not migrated: run "sallyport migrate"')
-    if (!found.is_open)
-      return failing('schema sallyport_directory may not be used: grant usage to the role of database.url')
-    if (found.versions !== null) {
-      const text = `select max(version)::int as version from ${found.versions}`
-      const [row] = await query<{ version: number | null }>({ name: 'find-schema-version', text }, [])
-      const version = row?.version ?? 0
-      const wanted = newestVersion(found.is_adopted ? 'adopted' : 'own')
-      if (version < wanted)
-        return failing(`the schema has version ${version}, and needs ${wanted}: run "sallyport migrate"`)
-    }
+    const outdated = await findLedgerFault(query)
+    if (outdated) return outdated
     const unreadable = await findRefusal(script, explainAll(refusesRemoved ? [...reads, findRemovedIdentity] : reads))
     if (unreadable) return unreadable
     let limit = refusesRemoved ? await findUnnoted(query) : undefined
@@ -146,8 +118,6 @@ async function findUnnoted(query: Database['query']): Promise<SchemaFault | unde
   const [state] = await query<{ is_noted: boolean }>(areRemovalsNoted, [])
   return state?.is_noted ? undefined : { state: 'limited', cause: unnoted }
 }
-
-const failing = (cause: string): SchemaFault => ({ state: 'failing', cause })
 
 const next = '"sallyport directory check" names all that is missing'
 

@@ -94,8 +94,8 @@ export const findMinterAndOwner: Statement = {
   text: `select
       (select ${userJson} from sallyport_directory.users u where u.id = $1) as minter,
       (select ${userJson} from sallyport_directory.users u where u.id = $2) as owner,
-      exists (select from sallyport_directory.auth_access_tokens t where t.id = $3 and t.tokenable_id = $1)
-        as is_parent_there,
+      (select t.abilities from sallyport_directory.auth_access_tokens t where t.id = $3 and t.tokenable_id = $1)
+        as parent_abilities,
       ${ancestorsJson('$3')} as ancestors`,
 }
 
@@ -172,6 +172,13 @@ export const beatCluster: Statement = {
     returning ${clusterColumns}`,
 }
 
+export const findStoredOrganization: Statement = {
+  name: 'find-stored-organization',
+  text: `select u.current_organization_id as stored,
+      exists (select from sallyport_directory.role_assignments where user_id = $1 and organization_id = $2) as is_member
+    from sallyport_directory.users u where u.id = $1`,
+}
+
 export const switchOrganization: Statement = {
   name: 'switch-organization',
   // The membership may have ended since it was looked up.
@@ -233,6 +240,16 @@ export const noteParent: Statement = {
   text: 'insert into sallyport_directory.token_parents (token_id, parent_id) values ($1, $2)',
 }
 
+export const noteOrganization: Statement = {
+  name: 'note-organization',
+  text: 'insert into sallyport_directory.token_organizations (token_id, organization_id) values ($1, $2)',
+}
+
+/** Null for the organization means any. A token without a known organization was minted in none. */
+const isMintedIn = (organization: string): string => `(${organization}::integer is null or exists (
+  select from sallyport_directory.token_organizations m where m.token_id = t.id and m.organization_id = ${organization}
+))`
+
 /** A missing ancestor, deleted by a program that does not know of ancestors, counts as revoked. */
 const isInLine = `not exists (
   with recursive line (id) as (
@@ -246,20 +263,21 @@ const isInLine = `not exists (
 export const listTokens: Statement = {
   name: 'list-tokens',
   text: `select ${tokenMetadata} from sallyport_directory.auth_access_tokens t
-    where t.tokenable_id = $1 and ${isInLine}
+    where t.tokenable_id = $1 and ${isMintedIn('$4')} and ${isInLine}
     order by t.created_at desc nulls last, t.id desc limit $2 offset $3`,
 }
 
 export const countTokens: Statement = {
   name: 'count-tokens',
   text: `select count(*)::int as total from sallyport_directory.auth_access_tokens t
-    where t.tokenable_id = $1 and ${isInLine}`,
+    where t.tokenable_id = $1 and ${isMintedIn('$2')} and ${isInLine}`,
 }
 
 export const revokeToken: Statement = {
   name: 'revoke-token',
   // AdonisJS also revokes by deleting, so that no revoked row can be accepted by mistake.
-  text: `delete from sallyport_directory.auth_access_tokens where id = $1 and tokenable_id = $2 returning ${tokenMetadata}`,
+  text: `delete from sallyport_directory.auth_access_tokens t
+    where t.id = $1 and t.tokenable_id = $2 and ${isMintedIn('$3')} returning ${tokenMetadata}`,
 }
 
 export const revokeDescendants: Statement = {

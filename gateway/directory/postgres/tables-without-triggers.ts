@@ -27,9 +27,10 @@ const findSilent = `with recursive
     -- No cache knows a number that has just been given.
     and (w.event <> 'insert' or s.oid is distinct from to_regclass('sallyport_directory.external_ids')) and (
     select bool_and(t.tgenabled in ('O', 'A')) from pg_trigger t
-    where t.tgrelid = s.oid and t.tgtype & w.bit <> 0 and t.tgfoid in
-      (to_regproc('sallyport_announce_changes'), to_regproc('sallyport_directory.announce_changes'),
-        to_regproc('sallyport_directory.announce_numbered'))
+    where t.tgrelid = s.oid and t.tgtype & w.bit <> 0 and (
+      t.tgfoid = to_regproc('sallyport_announce_changes') or exists (
+        select from pg_proc where oid = t.tgfoid and pronamespace = to_regnamespace('sallyport_directory')
+          and starts_with(proname, 'changes_of_')))
   ) is not true
   order by 1, 2, 3`
 

@@ -19,14 +19,15 @@ const largestSkewMs = 5 * 60_000
 export function withHeartbeats(directory: Directory, readHeartbeat: ReadHeartbeat): Directory {
   return {
     ...directory,
-    findCluster: async (id, aliveSince) => {
-      const cluster = await directory.findCluster(id, beginningOfTime)
-      if (!cluster) return undefined
+    findCluster: async (id, aliveSince, organizationId) => {
+      const cluster = await directory.findCluster(id, beginningOfTime, organizationId)
+      // The time of a question to Redis would tell a foreign cluster from an absent one.
+      if (typeof cluster !== 'object') return cluster
       const beat = await readHeartbeat(id)
       const newest = takeNewer(cluster, beat)
       if (newest.lastHeartbeatAt !== null && newest.lastHeartbeatAt >= aliveSince) return newest
-      const current = await directory.findCluster(id, aliveSince)
-      return current && takeNewer(current, beat)
+      const current = await directory.findCluster(id, aliveSince, organizationId)
+      return typeof current === 'object' ? takeNewer(current, beat) : current
     },
   }
 }

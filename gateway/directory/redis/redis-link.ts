@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Cluster, Redis } from 'ioredis'
 import { guarded } from '../../fault/guarded.ts'
-import { type Change, type ChangeHandlers, type ChangeSource, formatChange, parseChanges } from '../change.ts'
+import { type Change, type ChangeHandlers, type ChangeSource, formatChange } from '../change.ts'
 import { createChangeQueue } from '../change-queue.ts'
 import { type LinkEvents, type ListeningConnection, maintainConnection } from '../maintain-connection.ts'
 import type { Clients, RedisServers } from './clients.ts'
@@ -162,9 +162,9 @@ async function subscribe(
   const marks = `sallyport:probe:${randomUUID()}`
   let heardAtMs = monotonicMs()
   const lost = (): void => events.onBroken(new Error('a change could not be taken'))
-  const changes = createChangeQueue(handlers.onChange, lost)
+  const changes = createChangeQueue(handlers.onChange, lost, handlers.onUnreadable)
   const take = (from: string, message: string): void => {
-    if (from === channel) changes.add(parseChanges(message))
+    if (from === channel) changes.hear(message)
     else if (from === marks) heardAtMs = monotonicMs()
   }
   listener.on('message', guarded('directory', take, lost))

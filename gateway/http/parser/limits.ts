@@ -1,5 +1,4 @@
-/** Limit for the bytes between body pieces: chunk extensions and trailers, which the gateway ignores. */
-const framingLimitBytes = 16 * 1024
+import { framingLimitBytes } from './chunk-reader.ts'
 
 const ropeBytes = 32
 

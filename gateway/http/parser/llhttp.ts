@@ -1,5 +1,5 @@
 import { createRequire } from 'node:module'
-import { ERROR, METHODS, TYPE } from 'undici/lib/llhttp/constants.js'
+import { ERROR, FLAGS, METHODS, TYPE } from 'undici/lib/llhttp/constants.js'
 
 /** Callbacks of a parser. Positions are offsets into the current read, and any return value but 0 stops it. */
 export interface Reader {
@@ -67,6 +67,13 @@ export const inputBytes = 80 * 1024
 
 input = llhttp.malloc(inputBytes)
 let memory = new Uint8Array(llhttp.memory.buffer)
+let fields = new DataView(llhttp.memory.buffer)
+
+function followMemory(): void {
+  if (memory.buffer === llhttp.memory.buffer) return
+  memory = new Uint8Array(llhttp.memory.buffer)
+  fields = new DataView(llhttp.memory.buffer)
+}
 
 export const openParser = (type: 'request' | 'response'): number =>
   llhttp.llhttp_alloc((type === 'request' ? TYPE.REQUEST : TYPE.RESPONSE) ?? -1)
@@ -77,7 +84,7 @@ export const resetParser = llhttp.llhttp_reset
 
 /** Reads at most `inputBytes`, and returns an `ERROR` number. A reader must not call a parser itself. */
 export function parse(parser: number, bytes: Uint8Array, by: Reader): number {
-  if (memory.buffer !== llhttp.memory.buffer) memory = new Uint8Array(llhttp.memory.buffer)
+  followMemory()
   memory.set(bytes, input)
   reader = by
   try {
@@ -111,8 +118,46 @@ export function readVersion(parser: number): string {
   return major === 1 && minor === 1 ? '1.1' : `${major}.${minor}`
 }
 
+/** Fields of `llhttp_t` that the build has no function for: `uint64_t content_length` and `uint16_t flags`. */
+const lengthAt = 32
+const flagsAt = 50
+
+const hasFlag = (parser: number, flag: number | undefined): boolean =>
+  flag !== undefined && (fields.getUint16(parser + flagsAt, true) & flag) !== 0
+
+/** Whether the parser decided, at the end of a head, that chunks follow. */
+export const isChunked = (parser: number): boolean => hasFlag(parser, FLAGS.CHUNKED)
+
+/** The length that the parser read at the end of a head. Beyond 2^53 it is not exact. */
+export const readLength = (parser: number): number | undefined =>
+  hasFlag(parser, FLAGS.CONTENT_LENGTH) ? Number(fields.getBigUint64(parser + lengthAt, true)) : undefined
+
 export const pause = ERROR.PAUSED ?? -1
 
 const errorNames = new Map(Object.entries(ERROR).map(([name, code]) => [code, `HPE_${name}`]))
 
 export const nameError = (code: number): string => errorNames.get(code) ?? 'HPE_INTERNAL'
+
+/** Another build may lay out its fields otherwise, and would then tell of framings that it did not read. */
+function checkLayout(): void {
+  const length = 2 ** 32 + 7
+  for (const [lines, wanted] of [
+    [`Content-Length: ${length}`, `${length} false`],
+    ['Transfer-Encoding: chunked', 'undefined true'],
+    ['Transfer-Encoding: gzip', 'undefined false'],
+  ] as const) {
+    const parser = openParser('response')
+    let found = ''
+    const proceed = () => 0
+    const onHead = (): number => {
+      found = `${readLength(parser)} ${isChunked(parser)}`
+      return 0
+    }
+    const ignored = { onBegin: proceed, onFirstLine: proceed, onName: proceed, onValue: proceed, onBody: proceed }
+    parse(parser, Buffer.from(`HTTP/1.1 200 OK\r\n${lines}\r\n\r\n`), { ...ignored, onHead, onComplete: proceed })
+    closeParser(parser)
+    if (found !== wanted) throw new Error(`llhttp has another layout: ${lines} is ${found}`)
+  }
+}
+
+checkLayout()

@@ -1,17 +1,21 @@
+import { ChunkReader } from './chunk-reader.ts'
 import { ParseLimits } from './limits.ts'
 import {
   closeParser,
   inputBytes,
+  isChunked,
   nameError,
   openParser,
   parse,
   parseEnd,
   pause,
+  readLength,
   readMethod,
   readPosition,
   readVersion,
   resetParser,
 } from './llhttp.ts'
+import { HeadMender } from './mend-head.ts'
 import { type ParseFault, targetOverflow } from './parse-error.ts'
 import { RequestLine } from './request-line.ts'
 
@@ -21,12 +25,18 @@ export type MessageHead = Readonly<{
   status: number
   version: string
   headers: string[]
+  /** Whether chunks follow, as the parser decided and reads. */
+  isChunked: boolean
+  /** The Content-Length that the parser read. */
+  length: number | undefined
   isUpgrade: boolean
   isKeptAlive: boolean
 }>
 
 /** A body in more pieces is copied into one: each piece costs far more than a byte. */
 const pieceLimit = 8
+
+const smallPieceBytes = 16
 
 /**
  * Bytes of a read that become one string, of which the header values are slices. A string for each value costs far
@@ -52,6 +62,8 @@ Object.freeze(noHeaders)
  * has returned: no callback can call back into a parser that is at work.
  */
 export class MessageParser {
+  /** The begin and end of each piece of the body, in the bytes of this read. */
+  #pieces: number[] = []
   #body = noPieces
   isComplete = false
   consumedBytes = 0
@@ -60,6 +72,9 @@ export class MessageParser {
   hasNoBody = false
   readonly #parser: number
   readonly #requestLine: RequestLine | undefined
+  readonly #mender: HeadMender | undefined
+  /** Reads an answer's chunks behind its head. */
+  #chunks: ChunkReader | undefined
   #head: MessageHead | undefined
   readonly #limits: ParseLimits
   #isFreed = false
@@ -72,11 +87,17 @@ export class MessageParser {
   constructor(type: 'request' | 'response', headLimitBytes: number) {
     this.#parser = openParser(type)
     this.#requestLine = type === 'request' ? new RequestLine() : undefined
+    this.#mender = type === 'response' ? new HeadMender() : undefined
     this.#limits = new ParseLimits(headLimitBytes)
   }
 
   get headBytes(): number {
     return this.#limits.headBytes
+  }
+
+  /** The bytes of an answer without the blanks that a proxy removes. They are what `execute` reads and counts. */
+  mend(bytes: Buffer): Buffer {
+    return this.#mender?.mend(bytes) ?? bytes
   }
 
   execute(bytes: Buffer): ParseFault | undefined {
@@ -85,7 +106,6 @@ export class MessageParser {
     let fault: ParseFault | undefined
     for (let start = 0; start < bytes.length && !this.isComplete && !fault && !this.#isFreed; start += inputBytes)
       fault = this.#executePiece(bytes.length <= inputBytes ? bytes : bytes.subarray(start, start + inputBytes))
-    if (this.#body.length > pieceLimit) this.#body = [Buffer.concat(this.#body)]
     return fault
   }
 
@@ -103,13 +123,15 @@ export class MessageParser {
   }
 
   finish(): boolean {
-    const code = this.#isFreed ? undefined : parseEnd(this.#parser, this)
+    const code = this.#isFreed || this.#chunks ? undefined : parseEnd(this.#parser, this)
     return code === 0 || code === pause
   }
 
   next(): void {
     if (!this.#isFreed) resetParser(this.#parser)
     this.#requestLine?.next()
+    this.#mender?.next()
+    this.#chunks = undefined
     this.#head = undefined
     this.#limits.endHead()
     this.isComplete = false
@@ -123,19 +145,30 @@ export class MessageParser {
   }
 
   #executePiece(bytes: Buffer): ParseFault | undefined {
+    if (this.#chunks) return this.#readChunks(this.#chunks, bytes, 0)
     if (this.#requestLine?.read(bytes) === false)
       return { code: 'HPE_INVALID_CONSTANT', rawPacket: bytes, bytesParsed: 0 }
     this.#bytes = bytes
     this.#limits.beginBytes()
     const code = parse(this.#parser, bytes, this)
+    if (this.#pieces.length > 0) this.#takePieces(bytes)
     this.#bytes = nothing
     this.#window = undefined
     const isWhole = code === 0
     const end = isWhole ? bytes.length : readPosition(this.#parser)
     this.consumedBytes += end
+    if (this.#chunks) return this.#readChunks(this.#chunks, bytes, end)
     if ((isWhole || this.isComplete) && this.#limits.endBytes(end, this.isInHead)) return undefined
     this.isComplete = false
     return { code: this.#nameFault(code), rawPacket: bytes, bytesParsed: end }
+  }
+
+  #readChunks(chunks: ChunkReader, bytes: Buffer, start: number): ParseFault | undefined {
+    const end = chunks.read(bytes, start, this.#pieces)
+    if (this.#pieces.length > 0) this.#takePieces(bytes)
+    this.consumedBytes += end - start
+    this.isComplete = chunks.isComplete
+    return chunks.fault && { code: chunks.fault, rawPacket: bytes, bytesParsed: end }
   }
 
   #nameFault(code: number): string {
@@ -198,27 +231,66 @@ export class MessageParser {
     this.#limits.endHead()
     const headers = this.#headers
     for (let index = 1; index < headers.length; index += 2) headers[index] = withoutSpacesBehind(headers[index] ?? '')
+    const length = readLength(this.#parser)
     const method = status === 0 ? readMethod(this.#parser) : ''
     const version = readVersion(this.#parser)
-    this.#head = { method, firstLine: this.#firstLine, status, version, headers, isUpgrade, isKeptAlive }
+    // RFC 9112 6.3: a client that reads leading zeros as octal would read another length.
+    if (status !== 0 && length !== undefined) stateLength(headers, String(length))
+    const framing = { isChunked: isChunked(this.#parser), length }
+    this.#head = { method, firstLine: this.#firstLine, status, version, headers, ...framing, isUpgrade, isKeptAlive }
     this.#headers = noHeaders
     // RFC 9110 15.2: an interim response ends with its head, whatever length it states. After a 101 the bytes are no
     // longer HTTP.
     const isInterim = status >= 100 && status < 200 && status !== 101
-    return this.hasNoBody || isInterim ? 1 : 0
+    if (this.hasNoBody || isInterim) return 1
+    // llhttp reads neither blanks around a size nor every trailer, and ends with the head for 204 and 304.
+    if (!framing.isChunked || status < 200 || status === 204 || status === 304) return 0
+    this.#chunks = new ChunkReader()
+    return 1
   }
 
   onBody(start: number, end: number): number {
     if (!this.#limits.countBody(start, end)) return -1
-    const piece = this.#bytes.subarray(start, end)
-    if (this.#body.length === 0) this.#body = [piece]
-    else this.#body.push(piece)
+    this.#pieces.push(start, end)
     return 0
   }
 
+  #takePieces(bytes: Buffer): void {
+    const pieces = this.#pieces
+    this.#pieces = []
+    const body = pieces.length > pieceLimit * 2 ? [joinPieces(bytes, pieces)] : cutPieces(bytes, pieces)
+    this.#body = this.#body.length === 0 ? body : [...this.#body, ...body]
+  }
+
   onComplete(): number {
-    this.isComplete = true
+    this.isComplete = this.#chunks === undefined
     return pause
+  }
+}
+
+function cutPieces(bytes: Buffer, pieces: readonly number[]): Buffer[] {
+  const cut: Buffer[] = []
+  for (let index = 0; index < pieces.length; index += 2) cut.push(bytes.subarray(pieces[index], pieces[index + 1]))
+  return cut
+}
+
+function joinPieces(bytes: Buffer, pieces: readonly number[]): Buffer {
+  const joined = Buffer.allocUnsafe(bytes.length)
+  let length = 0
+  for (let index = 0; index < pieces.length; index += 2) {
+    const start = pieces[index] ?? 0
+    const end = pieces[index + 1] ?? 0
+    // To call `copy` for a piece of a few bytes costs more than to copy them.
+    if (end - start > smallPieceBytes) length += bytes.copy(joined, length, start, end)
+    else for (let at = start; at < end; at += 1) joined[length++] = bytes[at] ?? 0
+  }
+  return joined.subarray(0, length)
+}
+
+function stateLength(headers: string[], length: string): void {
+  for (let index = 0; index < headers.length; index += 2) {
+    const name = headers[index] ?? ''
+    if (name.length === 14 && name.toLowerCase() === 'content-length') headers[index + 1] = length
   }
 }
 

@@ -11,12 +11,13 @@ import { refusalOf } from '../parser/parse-error.ts'
 import { composeRefusal } from '../refusal.ts'
 import { guardedListener } from '../socket/shared-listener.ts'
 import type { TunnelEnd } from '../tunnel.ts'
+import type { ConnectionPlace } from './admission.ts'
 import { ClientSocket } from './client-socket.ts'
+import { ClientState } from './client-state.ts'
 import { type ExchangeConnection, Http1Exchange } from './exchange.ts'
 import { PipelinedBytes } from './pipelined-bytes.ts'
 import { type BodySource, Http1RequestBody } from './request-body.ts'
 import { readFraming } from './request-framing.ts'
-import { keepAliveMs } from './response-head.ts'
 
 /**
  * More than any configurable limit, so that `receive/` can tell a long target (414) from long headers (431) and render
@@ -24,7 +25,8 @@ import { keepAliveMs } from './response-head.ts'
  */
 const headBytes = 32 * 1024
 
-const unwantedBodyMs = 5_000
+/** Chunks that are parsed after a refusal, which takes far longer than to discard them: RFC 9112 9.6 lets us close. */
+const unwantedChunkBytes = 16 * 1024
 
 export type ListenerContext = Readonly<{
   options: ListenerOptions
@@ -42,23 +44,27 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   readonly #parser = new MessageParser('request', headBytes)
   #exchange: Http1Exchange | undefined
   readonly #ahead = new PipelinedBytes(this.account)
-  readonly #place: Slot<ClientConnection>
-  /** Later bytes are ignored: after a refusal the position of the next request is unknown. */
-  #isRefused = false
-  #isTunnel = false
-  #isPoisoned = false
+  readonly #slot: Slot<ClientConnection>
+  readonly #place: ConnectionPlace | undefined
+  readonly #state: ClientState
+  /** The owner of reads before a request is known. */
+  readonly #peer = this.account.owner
+  #unwantedBytes = 0
 
-  constructor(accepted: Socket, context: ListenerContext) {
+  constructor(accepted: Socket, context: ListenerContext, place?: ConnectionPlace) {
     super(accepted, context.memory)
     const { socket } = this
     this.#context = context
+    this.#state = new ClientState(this, context.options)
+    this.#place = place
+    place?.join(this)
     try {
-      this.#place = context.connections.add(this)
+      this.#slot = context.connections.add(this)
       this.input.listen(ClientConnection.#onData)
       socket.on('end', ClientConnection.#onEnd)
       socket.on('drain', ClientConnection.#onDrain)
       socket.on('close', ClientConnection.#onClose)
-      this.deadline.set(context.options.headersTimeoutMs, this, ClientConnection.#onHeadLate)
+      this.#state.start()
       this.resumeReading()
     } catch (error) {
       // The accepted socket has lost its handle to this one, so only this one can close the connection.
@@ -73,8 +79,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   }
 
   closeIdle(): void {
-    const isIdle = !this.#exchange && !this.#parser.isInHead && this.#ahead.isEmpty
-    if (isIdle && !this.#isRefused) this.socket.destroy()
+    if (this.#state.name === 'idle') this.socket.destroy()
   }
 
   override relieve(): void {
@@ -90,8 +95,12 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     return this.#context.isClosing()
   }
 
+  keepAliveMs(): number {
+    return this.#context.options.keepAliveMs
+  }
+
   markRefused(): void {
-    this.#isRefused = true
+    this.#state.refuse()
     this.#ahead.take()
   }
 
@@ -99,24 +108,28 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     this.#context.options.onFault(error)
   }
 
+  responseWritten(): void {
+    this.#place?.answered()
+  }
+
   /** The response was sent. A refused upload is drained for a while, since a reset would discard the response. */
   responseSent(isLast: boolean): void {
-    if (isLast || this.#isRefused || this.isClosing()) {
+    if (isLast || this.#state.ignoresBytes || this.isClosing()) {
       this.#closeLingering()
-    } else if (this.#parser.isComplete) {
+    } else if (this.#state.name === 'answer') {
       this.#expectNext()
     } else {
+      this.#unwantedBytes = 0
       this.#exchange?.body.discard()
-      this.deadline.set(unwantedBodyMs, this, ClientConnection.#onWaitOver)
+      this.#state.drain()
     }
   }
 
   detach(): Readonly<{ end: TunnelEnd; early: Buffer }> {
     const { socket } = this
-    this.#isTunnel = true
+    this.#state.detach()
     this.writer.flush()
     this.writer.charge(freeAccount)
-    this.deadline.stop()
     socket.off('end', ClientConnection.#onEnd)
     socket.off('drain', ClientConnection.#onDrain)
     this.reader.detach()
@@ -130,10 +143,24 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   )
 
   #take(bytes: Buffer): void {
-    if (this.#isRefused || this.#isPoisoned) return
-    if (this.#parser.isComplete || !this.#ahead.isEmpty) this.#keepAhead(bytes)
+    if (this.#state.ignoresBytes) return
+    const isInBody = this.#exchange !== undefined
+    const startedMs = performance.now()
+    if (this.#state.keepsBytes) this.#keepAhead(bytes)
+    else if (this.#isUnwanted(bytes)) this.#closeLingering()
     else this.#read(bytes)
-    this.reader.count(bytes.length, this.account.isThrottled)
+    // A head is bounded, and its time is the pipeline's. All requests of a proxy would share one slice.
+    const tookMs = isInBody ? performance.now() - startedMs : 0
+    // Only now: these bytes may have begun a request of another owner.
+    this.reader.count(this.account.owner, bytes.length, tookMs, this.account.isThrottled)
+  }
+
+  #isUnwanted(bytes: Buffer): boolean {
+    if (this.#state.name !== 'draining' || this.body?.length !== undefined) return false
+    // An upstream may answer early, and keep the connection.
+    if (!this.#exchange?.isAnsweredHere) return false
+    this.#unwantedBytes += bytes.length
+    return this.#unwantedBytes > unwantedChunkBytes
   }
 
   #keepAhead(bytes: Buffer): void {
@@ -144,17 +171,23 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   #read(bytes: Buffer): void {
     const parser = this.#parser
     const isNew = !this.#exchange
-    const wasInHead = parser.isInHead
     const fault = parser.execute(bytes)
     const head = parser.takeHead()
     if (head || parser.isInHead) this.holdHead(parser.headBytes)
     if (head) this.#open(head)
-    else if (isNew && parser.isInHead && !wasInHead)
-      this.deadline.set(this.#context.options.headersTimeoutMs, this, ClientConnection.#onHeadLate)
+    else if (parser.isInHead) this.#state.beginHead()
     this.#passBody(bytes)
     const exchange = this.#exchange
     if (isNew && exchange) this.#handle(exchange)
     if (fault) this.#takeFault(refusalOf(fault))
+  }
+
+  setDeadline<Body>(delayMs: number, body: Body, onSilence: (body: Body) => void): void {
+    this.#state.setForBody(delayMs, body, onSilence)
+  }
+
+  stopDeadline(): void {
+    this.#state.stopForBody()
   }
 
   /**
@@ -167,7 +200,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
       this.#refuse(code)
       return
     }
-    this.#isPoisoned = true
+    this.#state.poison()
     exchange.forbidNextRequest()
     exchange.body.poison(() => this.#report(code, randomUUID()))
   }
@@ -177,7 +210,10 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
       this.#refuse('method_not_allowed')
       return
     }
-    this.deadline.stop()
+    this.#state.open()
+    this.reader.takeTurns()
+    // The request before may have been another tenant's, by way of a proxy.
+    this.account.forOrganization(undefined)
     const { options } = this.#context
     const { bodyLength, awaitsContinue, isHandshake } = readFraming(head)
     const body = new Http1RequestBody(this, bodyLength, awaitsContinue, options)
@@ -191,7 +227,9 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
     const { isComplete, consumedBytes } = this.#parser
     for (const chunk of this.#parser.takeBody()) exchange.body.push(chunk)
     if (!isComplete) return
-    if (consumedBytes < bytes.length && !this.#isRefused) this.#keepAhead(bytes.subarray(consumedBytes))
+    if (consumedBytes < bytes.length && !this.#state.ignoresBytes) this.#keepAhead(bytes.subarray(consumedBytes))
+    this.#state.complete()
+    this.#place?.begin()
     exchange.body.finish()
     if (exchange.hasEnded) this.#expectNext()
   }
@@ -209,8 +247,11 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   #expectNext(): void {
     this.#exchange = undefined
     this.body = undefined
+    this.#place?.rest()
     this.#parser.next()
-    this.deadline.set(keepAliveMs, this, ClientConnection.#onWaitOver)
+    // By way of a proxy, the next request may be another tenant's, which owes nothing.
+    if (this.account.owner !== this.#peer) this.reader.leaveTurns()
+    this.#state.next(!this.#ahead.isEmpty)
     if (this.#ahead.isEmpty) this.resumeReading()
     else setImmediate(ClientConnection.#readAhead, this)
   }
@@ -218,19 +259,19 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   static readonly #readAhead = guarded(
     'client',
     (connection: ClientConnection): void => {
-      if (connection.#isRefused || !connection.socket.writable) return
+      if (!connection.socket.writable || !connection.#state.takeTurn()) return
       connection.#read(connection.#ahead.take())
       connection.resumeReading()
     },
     destroy,
   )
 
-  static #onHeadLate(connection: ClientConnection): void {
-    connection.#refuse('request_timeout')
+  headLate(): void {
+    this.#refuse('request_timeout')
   }
 
-  static #onWaitOver(connection: ClientConnection): void {
-    connection.socket.destroy()
+  waitOver(): void {
+    this.socket.destroy()
   }
 
   static readonly #onDrain = guardedListener(
@@ -246,10 +287,9 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   static readonly #onEnd = guardedListener(
     'client',
     (connection: ClientConnection): void => {
-      const isInHead = connection.#parser.isInHead
-      const isHalfBody = connection.#exchange !== undefined && !connection.#parser.isComplete
+      const isHalfBody = connection.body?.isReceived === false
       if (isHalfBody && !connection.body?.isDetached) connection.#takeFault('headers_malformed')
-      else if (isHalfBody || isInHead) connection.#refuse('headers_malformed')
+      else if (isHalfBody || connection.#state.name === 'head') connection.#refuse('headers_malformed')
       else {
         connection.writer.flush()
         connection.socket.end()
@@ -259,11 +299,13 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   )
 
   static readonly #onClose = guardedListener('client', (connection: ClientConnection): void => {
-    connection.deadline.discard()
+    connection.#state.close()
     connection.#parser.free()
+    connection.reader.leaveTurns()
     connection.account.close()
     connection.#exchange?.abandon()
-    connection.#context.connections.remove(connection.#place)
+    connection.#context.connections.remove(connection.#slot)
+    connection.#place?.leave()
   })
 
   /**
@@ -271,7 +313,7 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
    * response.
    */
   #refuse(code: PlainCode): void {
-    if (this.#isRefused || this.#isTunnel) return
+    if (this.#state.isOver) return
     this.markRefused()
     const exchange = this.#exchange
     const requestId = randomUUID()
@@ -293,7 +335,9 @@ export class ClientConnection extends ClientSocket implements BodySource, Exchan
   }
 
   #closeLingering(): void {
-    this.markRefused()
+    this.#place?.rest()
+    this.#state.linger()
+    this.#ahead.take()
     this.linger()
   }
 }

@@ -1,11 +1,11 @@
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
-import { Deadline } from '../../lib/deadline.ts'
 import { type ClientCertificate, Holding } from '../exchange.ts'
 import type { ConnectionAccount, MemoryBudget } from '../memory-budget.ts'
 import { BatchedWriter } from '../socket/batched-writer.ts'
 import { closeLingering } from '../socket/close-lingering.ts'
 import { FairReader } from '../socket/fair-reader.ts'
+import { gateOf } from '../socket/read-gate.ts'
 import { joinConnection } from '../socket/shared-listener.ts'
 import { SharedReadSocket } from '../socket/shared-read-socket.ts'
 import type { ReadSize } from '../socket/shared-reads.ts'
@@ -21,8 +21,6 @@ const headCopies = 2
 export class ClientSocket {
   readonly socket: Socket
   readonly peerAddress: string
-  /** One deadline serves in turn a head, a body, a drained body and the next request. */
-  readonly deadline: Deadline
   readonly account: ConnectionAccount
   protected readonly input: SharedReadSocket
   protected readonly reader: FairReader
@@ -34,7 +32,6 @@ export class ClientSocket {
   protected body: Http1RequestBody | undefined
 
   constructor(accepted: Socket, memory: MemoryBudget) {
-    this.deadline = new Deadline(this)
     this.peerAddress = accepted.remoteAddress ?? ''
     this.account = memory.open(this.peerAddress, this)
     this.#head = new Holding(this.account)
@@ -42,7 +39,7 @@ export class ClientSocket {
     const { socket } = this.input
     this.socket = socket
     joinConnection(socket, this)
-    this.reader = new FairReader(socket, !this.input.ownsBytes)
+    this.reader = new FairReader(gateOf(socket, !this.input.ownsBytes))
     this.writer = new BatchedWriter(socket, this.account)
     socket.on('error', ignore)
   }
@@ -63,7 +60,11 @@ export class ClientSocket {
 
   chooseSize(): ReadSize {
     if (this.account.isThrottled) return 'sparing'
-    return this.body?.isFlowing ? 'large' : 'small'
+    return this.body?.isFlowing ? this.reader.limit('large') : 'small'
+  }
+
+  get isHeld(): boolean {
+    return this.reader.isHeld
   }
 
   pauseReading(): void {
@@ -111,7 +112,6 @@ export class ClientSocket {
   }
 
   protected linger(): void {
-    this.deadline.stop()
     this.writer.flush()
     this.resumeReading()
     closeLingering(this.socket, this.#isLingerLimited ? resetConnection : undefined)

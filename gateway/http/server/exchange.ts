@@ -30,11 +30,13 @@ export type ExchangeConnection = ResponseConnection &
     clientCertificate: ClientCertificate | undefined
     account: MemoryAccount
     isClosing: () => boolean
+    keepAliveMs: () => number
     markRefused: () => void
     /** Resets a client that does not close the connection itself after its last response. */
     limitLinger: () => void
     responseSent: (isLast: boolean) => void
     releaseHead: () => void
+    responseWritten: () => void
     detach: () => Readonly<{ end: TunnelEnd; early: Buffer }>
     destroy: () => void
     reset: () => void
@@ -65,6 +67,8 @@ export class Http1Exchange implements Exchange {
   #onEnd = noListeners
   #end: 'none' | 'whole' | 'broken' = 'none'
   #isClosing = false
+  /** Whether the gateway itself answers, and not an upstream. */
+  isAnsweredHere = false
   #isLast = false
   #endsByClose = false
 
@@ -132,10 +136,12 @@ export class Http1Exchange implements Exchange {
   }
 
   respond(head: ResponseHead, text: string): void {
+    this.isAnsweredHere = true
     this.willRefuse(head.status)
     const bytes = Buffer.from(text)
-    // RFC 9110 8.6: a 204 has neither body nor length.
-    const length = head.status === 204 ? [] : ['content-length', String(bytes.length)]
+    // RFC 9110 8.6 and 9.3.2: a 204 has neither body nor length, and a response to HEAD may leave it out.
+    const isUnframed = head.status === 204 || (head.isBare && this.method === 'HEAD')
+    const length = isUnframed ? [] : ['content-length', String(bytes.length)]
     const { text: lines, framing, isLast } = this.#begin({ ...head, headers: [...head.headers, ...length] })
     if (isLast) this.#connection.markRefused()
     this.finish(framing === 'head' ? lines : Buffer.concat([Buffer.from(lines, 'latin1'), bytes]))
@@ -217,11 +223,13 @@ export class Http1Exchange implements Exchange {
       isHead: this.method === 'HEAD',
       isHttp10: this.httpVersion !== '1.1',
       isKeptAlive: this.#isKeptAlive && !isLast,
+      keepAliveSeconds: Math.floor(this.#connection.keepAliveMs() / 1_000),
     }
   }
 
   finish(last: string | Buffer): void {
     this.#isAnswered = true
+    this.#connection.responseWritten()
     const onWritten = (error?: Error | null): void => {
       if (error || this.hasEnded) return
       this.#tell(true)

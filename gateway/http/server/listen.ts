@@ -7,9 +7,10 @@ import { UnorderedList } from '../../lib/unordered-list.ts'
 import type { Listener, ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
 import type { MemoryBudget } from '../memory-budget.ts'
-import { keepAliveProbeMs, resetConnection } from '../socket/transport.ts'
+import { keepAliveProbeMs, resetConnection, transportOf } from '../socket/transport.ts'
 import { type Handshakes, watchHandshakes } from '../tls/handshakes.ts'
 import { composeServerOptions, type ListenerTls, replaceIdentity } from '../tls/server.ts'
+import { Admission } from './admission.ts'
 import { ClientConnection, type ListenerContext } from './client-connection.ts'
 import { type Busy, watchSilentPeers } from './silent-peers.ts'
 import { watchSlowReaders } from './slow-readers.ts'
@@ -43,27 +44,28 @@ export async function listen(
     isClosing: () => isClosing,
     connections,
   }
+  const admission = createAdmission(options)
   const accept = guarded(
     'listener',
     (socket: Socket): void => {
-      if (!socket.destroyed) new ClientConnection(socket, context)
+      if (!socket.destroyed) new ClientConnection(socket, context, admission?.placeOf(transportOf(socket)))
     },
     (socket) => socket.destroy(),
   )
   const arriving = new TimeSlicer(accept, undefined, () => performance.now(), chooseNewcomersPart)
   const { server, handshakes } = options.tls
-    ? openSecure(options, options.tls, accept)
-    : open(guarded('listener', (socket: Socket) => arriving.add(socket)))
-  server.maxConnections = options.maxConnections
-  server.on(
-    'drop',
-    guarded('listener', () => options.onDropped('limit')),
-  )
+    ? openSecure(options, options.tls, accept, admission)
+    : open(
+        guarded('listener', (socket: Socket) => arriving.add(socket)),
+        admission,
+      )
+  if (!admission) dropNewcomers(server, options)
   await startListening(server, options)
   const stopWatches = watchConnections(connections, options)
   const { address, port } = server.address() as AddressInfo // a TCP listener's address is never a string
   return {
     address: { host: address, port },
+    keepPlacesFor: (peer) => admission?.keepPlacesFor(peer),
     countConnections: handshakes?.count ?? (() => connections.size),
     replaceIdentity: distrustEarlier(replaceIdentity(server, options.tls), options.tls, () => {
       handshakes?.cut()
@@ -85,6 +87,18 @@ export async function listen(
     },
   }
 }
+
+/** Node itself closes what is beyond the limit, so that no newcomer may displace another. */
+function dropNewcomers(server: Server, { maxConnections, onDropped }: ListenerOptions): void {
+  server.maxConnections = maxConnections
+  server.on(
+    'drop',
+    guarded('listener', () => onDropped('limit')),
+  )
+}
+
+const createAdmission = ({ displacesIdle, maxConnections, onDropped }: ListenerOptions): Admission | undefined =>
+  displacesIdle ? new Admission({ limit: maxConnections, onDropped, monotonicMs: () => performance.now() }) : undefined
 
 function distrustEarlier(
   replace: Listener['replaceIdentity'],
@@ -149,16 +163,33 @@ const everyConnection = { noDelay: true, keepAlive: true, keepAliveInitialDelay:
 
 type Opened = Readonly<{ server: Server; handshakes?: Handshakes }>
 
-function open(accept: (socket: Socket) => void): Opened {
+function open(accept: (socket: Socket) => void, admission: Admission | undefined): Opened {
   // With half-open connections a client that ends its side still learns of its incomplete request. A paused connection
   // is not read before it is accepted here.
-  return { server: createServer({ ...everyConnection, allowHalfOpen: true, pauseOnConnect: true }, accept) }
+  const settings = { ...everyConnection, allowHalfOpen: true, pauseOnConnect: true }
+  const acceptIfAdmitted = (socket: Socket): void => {
+    if (admission?.admit(socket) !== false) accept(socket)
+  }
+  return { server: createServer(settings, admission ? acceptIfAdmitted : accept) }
 }
 
-function openSecure({ onDropped }: ListenerOptions, tls: ListenerTls, accept: (socket: Socket) => void): Opened {
+function openSecure(
+  { onDropped }: ListenerOptions,
+  tls: ListenerTls,
+  accept: (socket: Socket) => void,
+  admission: Admission | undefined,
+): Opened {
   const server = createSecureServer({ ...everyConnection, ...composeServerOptions(tls) })
   // Registered first: a refused connection must not be read.
   const handshakes = watchHandshakes(server, () => onDropped('handshake'))
+  // Before its handshake a connection takes a place already, and its silence must not keep others out.
+  if (admission)
+    server.on(
+      'connection',
+      guarded('listener', (transport: Socket) => void admission.admit(transport), destroy),
+    )
   server.on('secureConnection', accept)
   return { server, handshakes }
 }
+
+const destroy = (socket: Socket): void => void socket.destroy()

@@ -1,5 +1,4 @@
 import { GatewayError, type RefusalCause } from '../../errors/gateway-error.ts'
-import type { Deadline } from '../../lib/deadline.ts'
 import { type ListenerOptions, UpstreamError, type UpstreamFault } from '../engine.ts'
 import type { MemoryAccount, RequestBody } from '../exchange.ts'
 import { HeldChunks } from '../socket/held-chunks.ts'
@@ -14,8 +13,11 @@ function refusalOfBodyFault(fault: UpstreamFault): RefusalCause {
 }
 
 export type BodySource = Readonly<{
-  deadline: Deadline
+  /** Has no effect on the deadlines of what comes before or after this body. */
+  setDeadline: <Body>(delayMs: number, body: Body, onSilence: (body: Body) => void) => void
+  stopDeadline: () => void
   account: MemoryAccount
+  isHeld: boolean
   pauseReading: () => void
   resumeReading: () => void
   writeContinue: () => void
@@ -43,6 +45,7 @@ export class Http1RequestBody implements RequestBody {
   #isPaused = false
   #isUnwanted = false
   #onPoisoned: (() => void) | undefined
+  #isAwaited = false
   #limitBytes = 0
   #idleMs = 0
   #freshBytes = 0
@@ -63,6 +66,18 @@ export class Http1RequestBody implements RequestBody {
     if (this.#isUnwanted) this.#fail('cancelled')
     else if (this.#onPoisoned) this.#refusePoisoned()
     else this.resume()
+  }
+
+  begin(idleMs: number = this.#minRate.bodyIdleTimeoutMs): Promise<void> | undefined {
+    if (this.isReceived || this.length === 0 || !this.#held.isEmpty) return undefined
+    this.#isAwaited = true
+    return new Promise((resolve, reject) => {
+      this.consume({ data: () => undefined, end: resolve, fail: reject }, 0, idleMs)
+    })
+  }
+
+  cancel(): void {
+    if (this.#isAwaited) this.#fail('cancelled')
   }
 
   /** The whole body where it was received and is small enough to copy; then nothing is left to consume. */
@@ -90,7 +105,7 @@ export class Http1RequestBody implements RequestBody {
   pause(): void {
     this.#isPaused = true
     this.#freshBytes = 0
-    this.#source.deadline.stop()
+    this.#source.stopDeadline()
   }
 
   resume(): void {
@@ -109,7 +124,7 @@ export class Http1RequestBody implements RequestBody {
   }
 
   get isFlowing(): boolean {
-    return this.#consumer !== undefined && !this.#isPaused
+    return this.#consumer !== undefined && !this.#isPaused && !this.#isAwaited
   }
 
   detach(): void {
@@ -120,7 +135,8 @@ export class Http1RequestBody implements RequestBody {
   #release(): void {
     if (!this.#consumer) return
     this.#consumer = undefined
-    this.#source.deadline.stop()
+    this.#isAwaited = false
+    this.#source.stopDeadline()
   }
 
   discard(): void {
@@ -132,12 +148,13 @@ export class Http1RequestBody implements RequestBody {
 
   push(chunk: Buffer): void {
     if (this.#isUnwanted) return
-    if (this.#consumer && !this.#isPaused) {
+    if (this.isFlowing) {
       this.#give(chunk)
       return
     }
     this.#held.push(chunk)
     if (this.#held.isFull) this.#source.pauseReading()
+    if (this.#isAwaited) this.#finish()
   }
 
   finish(): void {
@@ -173,11 +190,13 @@ export class Http1RequestBody implements RequestBody {
 
   #startClock(): void {
     this.#freshBytes = 0
-    this.#source.deadline.set(this.#idleMs, this, Http1RequestBody.#onSilence)
+    this.#source.setDeadline(this.#idleMs, this, Http1RequestBody.#onSilence)
   }
 
   static #onSilence(body: Http1RequestBody): void {
-    body.#fail('body-timeout')
+    // The client is not silent: the gateway has not read it yet.
+    if (body.#source.isHeld) body.#startClock()
+    else body.#fail('body-timeout')
   }
 
   #refusePoisoned(): void {

@@ -10,24 +10,22 @@ export type RequestFraming = Readonly<{
 const noBody: RequestFraming = { bodyLength: 0, awaitsContinue: false, isHandshake: false }
 
 export function readFraming(head: MessageHead): RequestFraming {
-  let length: string | undefined
-  let encoding: string | undefined
   let expectation: string | undefined
-  const { headers } = head
+  const { headers, isChunked, length = 0 } = head
+  const bodyLength = isChunked ? undefined : length
   for (let index = 0; index < headers.length; index += 2) {
     const name = headers[index] ?? ''
-    if (name.length !== 14 && name.length !== 17 && name.length !== 6) continue
+    if (name.length !== 6 || name.toLowerCase() !== 'expect') continue
     const value = headers[index + 1] ?? ''
-    const key = name.toLowerCase()
-    if (key === 'content-length') length = value
-    else if (key === 'transfer-encoding') encoding = value
-    else if (key === 'expect') expectation = expectation === undefined ? value : `${expectation}, ${value}`
+    expectation = expectation === undefined ? value : `${expectation}, ${value}`
   }
-  if (length === undefined && encoding === undefined && expectation === undefined && !head.isUpgrade) return noBody
+  if (bodyLength === 0 && expectation === undefined && !head.isUpgrade) return noBody
   return {
-    bodyLength: encoding !== undefined ? undefined : Number(length ?? 0),
+    bodyLength,
     awaitsContinue: head.version === '1.1' && expectation !== undefined && /\b100-continue\b/i.test(expectation),
-    isHandshake: head.isUpgrade && isHandshake({ ...head, httpVersion: head.version, headers: joinLines(headers) }),
+    isHandshake:
+      head.isUpgrade &&
+      isHandshake({ ...head, httpVersion: head.version, headers: joinLines(headers), hasBody: bodyLength !== 0 }),
   }
 }
 

@@ -11,16 +11,18 @@ export type ComposedHead = Readonly<{
   isLast: boolean
 }>
 
-export type ResponseTerms = Readonly<{ isHead: boolean; isHttp10: boolean; isKeptAlive: boolean }>
-
-export const keepAliveMs = 65_000
-
-const keepAliveLines = `Connection: keep-alive\r\nKeep-Alive: timeout=${keepAliveMs / 1_000}\r\n`
+export type ResponseTerms = Readonly<{
+  isHead: boolean
+  isHttp10: boolean
+  isKeptAlive: boolean
+  keepAliveSeconds: number
+}>
 
 /** RFC 9112 4: the only bytes of a reason. */
 const reasonPattern = /^[\t\x20-\x7e\x80-\xff]*$/
 
-export function composeResponseHead({ status, reason, headers }: ResponseHead, terms: ResponseTerms): ComposedHead {
+export function composeResponseHead(head: ResponseHead, terms: ResponseTerms): ComposedHead {
+  const { status, reason, headers, isBare = false } = head
   const phrase = reason ?? STATUS_CODES[status] ?? ''
   if (!Number.isInteger(status) || status < 100 || status > 999 || !reasonPattern.test(phrase))
     throw new TypeError('not a status line')
@@ -40,13 +42,17 @@ export function composeResponseHead({ status, reason, headers }: ResponseHead, t
     if (key === 'date') hasDate = true
     text += composeLine(name, value)
   }
-  if (!hasDate) text += `Date: ${currentDate()}\r\n`
+  // RFC 9110 6.6.1: a recipient takes the time of receipt in its place.
+  if (!hasDate && !isBare) text += `Date: ${currentDate()}\r\n`
   if (status === 101)
     return { text: `${text}connection: upgrade\r\nupgrade: websocket\r\n\r\n`, framing: 'head', isLast }
   const framing = chooseFraming(status, hasLength, terms)
   // Only the close ends a response without a length for HTTP/1.0.
   isLast ||= terms.isHttp10 && !hasLength
-  text += isLast ? 'Connection: close\r\n' : keepAliveLines
+  if (isLast) text += 'Connection: close\r\n'
+  else if (!isBare) text += `Connection: keep-alive\r\nKeep-Alive: timeout=${terms.keepAliveSeconds}\r\n`
+  // RFC 9112 9.3: HTTP/1.1 keeps a connection unless told otherwise, and 1.0 closes it.
+  else if (terms.isHttp10) text += 'Connection: keep-alive\r\n'
   if (framing === 'chunks') text += 'Transfer-Encoding: chunked\r\n'
   return { text: `${text}\r\n`, framing, isLast }
 }

@@ -1,24 +1,9 @@
-import type { Socket } from 'node:net'
-import { guarded } from '../../fault/guarded.ts'
-import { HandleGate, type ReadGate, SharedReadGate } from './read-gate.ts'
+import type { ReadGate } from './read-gate.ts'
+import { largestAffordable, type Owner, readTurns } from './read-turns.ts'
+import type { ReadSize } from './shared-reads.ts'
 
-/**
- * Bytes of large bodies that all sockets together read in one turn of the event loop. It is more where the rest of the
- * turn took long, between these bounds.
- */
-const leastBytes = 1024 * 1024
-const mostBytes = 2 * 1024 * 1024
-const bytesPerMs = 512 * 1024
-
-/** About the most that a socket reads at once. A quarter of it counts as large. */
-const chunkBytes = 64 * 1024
-const largeChunkBytes = chunkBytes / 4
-
-const throttled: FairReader[] = []
-let readBytes = 0
-let turnBudgetBytes = leastBytes
-let startedMs = 0
-let isPlanned = false
+/** Reads below this size are too small to tell how long a byte takes. */
+const tellingBytes = 1024
 
 /**
  * Pauses a socket whose bytes have no receiver, or whose turn has not come. libuv alone would read two mebibytes of
@@ -27,10 +12,41 @@ let isPlanned = false
 export class FairReader {
   readonly #gate: ReadGate
   #isWanted = true
-  #isThrottled = false
+  #waitsFor: Owner | undefined
+  #isExempt = false
+  #msPerByte = 0
 
-  constructor(socket: Socket, isShared: boolean) {
-    this.#gate = isShared ? new SharedReadGate(socket) : new HandleGate(socket)
+  constructor(gate: ReadGate) {
+    this.#gate = gate
+  }
+
+  /**
+   * Opens the gate whatever the budget says, until `takeTurns`. For a peer that has nothing to say: its next byte must
+   * be heard at once, and ends the connection.
+   */
+  keepOpen(): void {
+    this.leaveTurns()
+    this.resume()
+  }
+
+  /** Waits for no turn until `takeTurns`, since what its owner owes does not concern the next one. Opens nothing. */
+  leaveTurns(): void {
+    this.#isExempt = true
+    if (this.#waitsFor !== undefined) readTurns.leave(this.#waitsFor, this)
+    this.#waitsFor = undefined
+  }
+
+  takeTurns(): void {
+    this.#isExempt = false
+  }
+
+  /** Whether bytes of the peer wait for a turn. Its silence is then not its own. */
+  get isHeld(): boolean {
+    return this.#waitsFor !== undefined
+  }
+
+  get isOpen(): boolean {
+    return this.#gate.isOpen()
   }
 
   pause(): void {
@@ -40,48 +56,37 @@ export class FairReader {
 
   resume(): void {
     this.#isWanted = true
-    if (!this.#isThrottled) this.#gate.open()
+    if (!this.isHeld) this.#gate.open()
   }
 
   detach(): void {
     this.#isWanted = false
+    this.leaveTurns()
     this.#gate.detach()
   }
 
-  /** Counts a read after it was processed. With `isPart`, a small read is part of a large body. */
-  count(bytes: number, isPart = false): void {
-    if (bytes < largeChunkBytes && !isPart) return
-    readBytes += bytes
-    plan()
-    if (readBytes < turnBudgetBytes || this.#isThrottled || !this.#isWanted) return
-    this.#isThrottled = true
-    this.#gate.close()
-    throttled.push(this)
+  /** The size of the next read: the wanted one, or less where its bytes take long. */
+  limit(wanted: ReadSize): ReadSize {
+    return largestAffordable(wanted, this.#msPerByte)
+  }
+
+  /**
+   * Counts a read after it was processed, with the time that it took. A small read counts only as part of a large body,
+   * with `isPart`, or if it took long.
+   */
+  count(owner: Owner, bytes: number, tookMs: number, isPart = false): void {
+    if (bytes >= tellingBytes) this.#msPerByte = tookMs / bytes
+    const mayGoOn = readTurns.charge(owner, bytes, tookMs, isPart)
+    if (mayGoOn || this.isHeld || !this.#isWanted || this.#isExempt) return
+    this.#waitsFor = owner
+    this.#gate.hold()
+    readTurns.wait(owner, this)
   }
 
   goOn(): void {
-    this.#isThrottled = false
-    if (this.#isWanted) this.resume()
+    if (!this.isHeld) return
+    this.#waitsFor = undefined
+    if (this.#isWanted) this.#gate.open()
+    else this.#gate.letOut()
   }
 }
-
-function plan(): void {
-  if (isPlanned) return
-  isPlanned = true
-  startedMs = performance.now()
-  setImmediate(nextTurnGuarded)
-}
-
-function nextTurn(): void {
-  isPlanned = false
-  const othersMs = performance.now() - startedMs - readBytes / bytesPerMs
-  turnBudgetBytes = Math.min(mostBytes, Math.max(leastBytes, othersMs * bytesPerMs))
-  readBytes = 0
-  const readers = throttled.splice(0, Math.ceil(turnBudgetBytes / chunkBytes))
-  if (throttled.length > 0) plan()
-  for (const reader of readers) goOn(reader)
-}
-
-const nextTurnGuarded = guarded('timer', nextTurn)
-
-const goOn = guarded('timer', (reader: FairReader) => reader.goOn())

@@ -4,7 +4,25 @@ import type { Socket } from 'node:net'
 type Handle = { reading: boolean; readStop: () => number }
 
 /** A socket that uses `onread` obeys `pause`; any other is stopped at its handle. */
-export type ReadGate = Readonly<{ close: () => void; open: () => void; detach: () => void }>
+export type ReadGate = Readonly<{
+  /** Whether each byte of the peer is told at once: the handle reads, and the socket holds no byte back. */
+  isOpen: () => boolean
+  close: () => void
+  /** Closes, and keeps back what was read already. */
+  hold: () => void
+  open: () => void
+  /** After `hold`: lets out what was read already, and stays closed. */
+  letOut: () => void
+  detach: () => void
+}>
+
+export const gateOf = (socket: Socket, isShared: boolean): ReadGate =>
+  isShared ? new SharedReadGate(socket) : new HandleGate(socket)
+
+const isTold = (socket: Socket): boolean => {
+  const { _handle: handle } = socket as unknown as { _handle: Handle | null }
+  return handle?.reading === true && !socket.isPaused() && socket.readableLength === 0
+}
 
 export class SharedReadGate implements ReadGate {
   readonly #socket: Socket
@@ -13,12 +31,24 @@ export class SharedReadGate implements ReadGate {
     this.#socket = socket
   }
 
+  isOpen(): boolean {
+    return isTold(this.#socket)
+  }
+
   close(): void {
     if (!this.#socket.isPaused()) this.#socket.pause()
   }
 
+  hold(): void {
+    this.close()
+  }
+
   open(): void {
     if (this.#socket.isPaused()) this.#socket.resume()
+  }
+
+  letOut(): void {
+    // Nothing is kept back: a read goes to the callback before the next one begins.
   }
 
   detach(): void {
@@ -45,6 +75,10 @@ export class HandleGate implements ReadGate {
     }
   }
 
+  isOpen(): boolean {
+    return !this.#isClosed && isTold(this.#socket)
+  }
+
   close(): void {
     if (this.#isClosed) return
     this.#isClosed = true
@@ -53,6 +87,16 @@ export class HandleGate implements ReadGate {
     handle.reading = false
     handle.readStop()
     this.#isOwed = true
+  }
+
+  hold(): void {
+    this.close()
+    // One read of TLS becomes several chunks, of which each may take long.
+    this.#socket.pause()
+  }
+
+  letOut(): void {
+    this.#socket.resume()
   }
 
   open(): void {

@@ -1,4 +1,5 @@
 import type { Socket } from 'node:net'
+import { TLSSocket } from 'node:tls'
 
 /** Silence after which the system sends keep-alive probes: one a second, ten at most (libuv). */
 export const keepAliveProbeMs = 30_000
@@ -19,7 +20,12 @@ export const noteTunnel = (client: Socket, upstream: Socket): void => {
 
 export const tunnelUpstreamOf = (client: Socket): Socket | undefined => tunnelUpstreams.get(client)
 
-/** Resets a connection. Node cannot reset TLS, so the transport below is reset. */
+/**
+ * Resets a connection. Node cannot reset TLS, so the transport below is reset. That of an outgoing connection is inside
+ * Node, where `resetAndDestroy` throws: such a connection is closed.
+ */
 export function resetConnection(socket: Socket): void {
-  transportOf(socket).resetAndDestroy()
+  const transport = transportOf(socket)
+  if (transport instanceof TLSSocket) transport.destroy()
+  else transport.resetAndDestroy()
 }

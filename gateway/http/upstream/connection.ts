@@ -2,12 +2,13 @@ import { once } from 'node:events'
 import type { Socket } from 'node:net'
 import { Deadline } from '../../lib/deadline.ts'
 import type { Slot } from '../../lib/unordered-list.ts'
-import type { UpstreamRequest } from '../engine.ts'
+import type { Sharing, Surplus, UpstreamRequest } from '../engine.ts'
 import type { MemoryAccount } from '../exchange.ts'
 import { freeAccount } from '../memory-budget.ts'
 import { MessageParser } from '../parser/message-parser.ts'
 import { BatchedWriter } from '../socket/batched-writer.ts'
 import { FairReader } from '../socket/fair-reader.ts'
+import { gateOf } from '../socket/read-gate.ts'
 import { guardedListener, joinConnection } from '../socket/shared-listener.ts'
 import {
   type ReadSize,
@@ -16,9 +17,13 @@ import {
   sharedReads,
   smallReadBytes,
 } from '../socket/shared-reads.ts'
+import { resetConnection } from '../socket/transport.ts'
+import { ConnectionState } from './connection-state.ts'
+import type { AnswerOwner, Idling } from './idle-connections.ts'
 import type { Origin } from './origin.ts'
 import { type CycleConnection, RequestCycle } from './request-cycle.ts'
 import type { Resolvers } from './response.ts'
+import { isCloseNotice } from './surplus.ts'
 
 const headLimitBytes = 64 * 1024
 
@@ -31,28 +36,53 @@ const highWaterMark = 16 * 1024
  */
 const smallReads = 4
 
+/**
+ * Time for an upstream to close a connection that serves no other request. The side that closes first keeps the port
+ * for a minute: with one request a connection, the gateway would soon have none left. So it resets after that time.
+ */
+const lingerMs = 250
+
+export type SurplusFacts = Pick<Surplus, 'kind' | 'upstream' | 'route'>
+
 export type ConnectionEvents = Readonly<{
+  /** An answer is complete. Unless the connection lingers, `offer` follows after a whole turn of the event loop. */
+  answered: (connection: UpstreamConnection) => void
   keep: (connection: UpstreamConnection) => void
   forget: (connection: UpstreamConnection) => void
+  /** Whether connections of this origin serve one request each. */
+  distrusts: () => boolean
+  noteSurplus: (surplus: SurplusFacts) => void
 }>
 
 const destroy = (connection: UpstreamConnection): void => connection.destroy()
 
-export class UpstreamConnection implements CycleConnection, SharedReader {
+export class UpstreamConnection implements CycleConnection, SharedReader, Idling<UpstreamConnection> {
   readonly authority: string
   readonly origin: string
   readonly deadline: Deadline
   slot: Slot<UpstreamConnection> | undefined
+  previous: UpstreamConnection | undefined
+  next: UpstreamConnection | undefined
+  owner: AnswerOwner = ''
+  idleSinceMs = 0
+  isRested = false
+  served = 0
+  isAnswered = false
+  isLingering = false
+  /** Whether the request asks its upstream to close the connection behind the answer. */
+  isForOne = false
+  #sharing: Sharing | undefined
+  /** Of the last complete answer. A request that has taken the connection since is not to blame for bytes beyond it. */
+  #answered: Sharing | undefined
+  #kind: Surplus['kind'] = 'body'
   #parser: MessageParser | undefined
   peerAddress: string | undefined
-  hasServed = false
   readonly #socket: Socket
-  readonly #reader: FairReader
+  readonly #state: ConnectionState
   readonly #writer: BatchedWriter
   readonly #events: ConnectionEvents
   #cycle: RequestCycle | undefined
   #isOpen = false
-  #isDropped = false
   #account: MemoryAccount = freeAccount
   #fullReads = 0
   #error: Error | undefined
@@ -67,7 +97,7 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     const socket = origin.open(isLikeAnyOther ? { highWaterMark } : { highWaterMark, onread: sharedReads })
     this.#socket = socket
     joinConnection(socket, this)
-    this.#reader = new FairReader(socket, !isLikeAnyOther)
+    this.#state = new ConnectionState(new FairReader(gateOf(socket, !isLikeAnyOther)))
     this.#writer = new BatchedWriter(socket, freeAccount)
     if (isLikeAnyOther) socket.on('data', UpstreamConnection.#onData)
     else setSharedReader(socket, this)
@@ -84,7 +114,15 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     return this.#parser
   }
 
+  get hasServed(): boolean {
+    return this.served > 0
+  }
+
   begin(request: UpstreamRequest, resolvers: Resolvers): void {
+    const { sharing } = request
+    this.owner = sharing?.owner ?? ''
+    this.#sharing = sharing
+    this.isForOne = this.#events.distrusts()
     this.#cycle = new RequestCycle(this, request, resolvers)
     this.#charge(request.account ?? freeAccount)
     this.#writer.hasWritten = false
@@ -102,26 +140,60 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     return this.#writer.writeBorrowed(bytes)
   }
 
+  get isHeld(): boolean {
+    return this.#state.isHeld
+  }
+
   pauseReading(): void {
-    this.#reader.pause()
+    this.#state.pause()
   }
 
   resumeReading(): void {
-    this.#reader.resume()
+    this.#state.resume()
   }
 
-  finish(keepMs: number): void {
-    if (keepMs <= 0 || this.#isDropped || !this.#socket.writable) {
+  finish(keepMs: number, kind: Surplus['kind'], hasSurplus: boolean): void {
+    this.#kind = kind
+    this.#answered = this.#sharing
+    if (hasSurplus) this.#noteSurplus()
+    if (this.#isClosed) return
+    const mayLinger = this.isForOne && !hasSurplus && this.#socket.writable && !this.#socket.readableEnded
+    const mayKeep = keepMs > 0 && !hasSurplus && this.#socket.writable && !this.isForOne && !this.#events.distrusts()
+    if (!mayKeep && !mayLinger) {
       this.drop()
       return
     }
+    // An upload may still be under way for an answer that came early.
+    if (mayLinger) this.#cycle?.detach()
     this.#cycle = undefined
     this.#charge(freeAccount)
-    this.hasServed = true
+    this.served += 1
+    this.#state.drain()
     this.#parser?.next()
-    this.resumeReading()
-    this.deadline.set(keepMs, this, UpstreamConnection.#onIdle)
-    this.#events.keep(this)
+    this.isLingering = mayLinger
+    this.deadline.set(mayLinger ? lingerMs : keepMs, this, UpstreamConnection.#onIdle)
+    this.#events.answered(this)
+  }
+
+  /** After a whole turn of the event loop in which the upstream said nothing more. */
+  offer(): void {
+    if (this.#isClosed) return
+    if (this.#state.rest()) this.#events.keep(this)
+    else this.drop()
+  }
+
+  /** For the next request. False if the connection may not be believed. */
+  take(): boolean {
+    return this.#state.take()
+  }
+
+  get #isClosed(): boolean {
+    return this.#state.name === 'closed'
+  }
+
+  #noteSurplus(): void {
+    const { upstream = '', route } = this.#answered ?? {}
+    this.#events.noteSurplus({ kind: this.#kind, upstream, route })
   }
 
   release(rest: Buffer): Socket {
@@ -130,15 +202,16 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     socket.off('data', UpstreamConnection.#onData)
     socket.off('end', UpstreamConnection.#onEnd)
     socket.off('drain', UpstreamConnection.#onDrain)
-    this.#reader.detach()
+    this.#state.detach()
     if (rest.length > 0) socket.unshift(rest)
     return socket
   }
 
   drop(): void {
-    if (this.#isDropped) return
+    if (this.#isClosed) return
     this.#detach()
-    this.#socket.destroy()
+    if (this.isLingering) resetConnection(this.#socket)
+    else this.#socket.destroy()
   }
 
   async close(): Promise<void> {
@@ -155,7 +228,7 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
   }
 
   #detach(): void {
-    this.#isDropped = true
+    this.#state.close()
     this.#charge(freeAccount)
     this.deadline.discard()
     this.#cycle?.detach()
@@ -171,6 +244,7 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     'upstream',
     (connection: UpstreamConnection): void => {
       connection.#isOpen = true
+      connection.#state.opened()
       connection.peerAddress = connection.#socket.remoteAddress
       connection.deadline.stop()
       connection.#cycle?.start()
@@ -197,7 +271,7 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
 
   chooseSize(): ReadSize {
     if (this.#account.isThrottled) return 'sparing'
-    return this.#fullReads >= smallReads ? 'large' : 'small'
+    return this.#state.limit(this.#fullReads >= smallReads ? 'large' : 'small')
   }
 
   static readonly #onError = guardedListener(
@@ -227,10 +301,17 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
     'upstream',
     (connection: UpstreamConnection): void => {
       if (connection.#cycle?.isPending) connection.#cycle.end()
-      else connection.drop()
+      else connection.#leave()
     },
     destroy,
   )
+
+  /** The upstream has closed, so it keeps the port: no reset is needed. */
+  #leave(): void {
+    if (this.#isClosed) return
+    this.#detach()
+    this.#socket.destroy()
+  }
 
   static readonly #onData = guardedListener(
     'upstream',
@@ -240,11 +321,20 @@ export class UpstreamConnection implements CycleConnection, SharedReader {
 
   /** Unsolicited bytes could pass for the response to the next request, so they are never read. */
   #take(bytes: Buffer): void {
-    if (this.#isDropped) return
-    if (!this.#writer.hasWritten) this.#break(new Error('unsolicited bytes'))
-    else if (this.#cycle?.isPending) this.#cycle.read(bytes)
-    else this.drop()
-    this.#reader.count(bytes.length, this.#account.isThrottled)
+    if (this.#isClosed) return
+    const isAwaited = this.#cycle?.isPending === true && this.#writer.hasWritten
+    // The answer that ends here has an owner, too.
+    const { owner, isThrottled } = this.#account
+    const startedMs = performance.now()
+    if (isAwaited) this.#cycle?.read(bytes)
+    else this.#refuse(bytes)
+    this.#state.count(owner, bytes.length, performance.now() - startedMs, isThrottled)
+  }
+
+  #refuse(bytes: Buffer): void {
+    // Before the first request they are beyond no answer.
+    if (this.hasServed && !isCloseNotice(bytes)) this.#noteSurplus()
+    this.#break(new Error('unsolicited bytes'))
   }
 
   onRead(bytes: Buffer): true {

@@ -17,9 +17,11 @@ export type DnsCacheOptions = Readonly<{
 
 export type DnsCache = Readonly<{
   lookup: LookupFunction
+  /** As `lookup`, for a name of that organization. */
+  lookupFor: (owner: string) => LookupFunction
   lookupInOrder: LookupFunction
   /** A number that grows with each change. Refreshes a stale answer in the background. */
-  versionOf: (name: string) => number
+  versionOf: (name: string, owner?: string) => number
   includes: (name: string, address: string | undefined) => boolean
   oldestStaleMs: () => number
 }>
@@ -40,9 +42,9 @@ export function createDnsCache(options: DnsCacheOptions): DnsCache {
   const failures = createFailures(options)
   const lookups = createLookups(entries, failures, options)
   const lookupBy =
-    (order: (entry: Entry) => readonly Address[]): LookupFunction =>
+    (order: (entry: Entry) => readonly Address[], owner = ''): LookupFunction =>
     (name, { family, all }, callback) =>
-      findAddresses(name, { entries, failures, lookups }, (error, entry) => {
+      findAddresses(name, { entries, failures, lookups, owner }, (error, entry) => {
         const addresses = entry ? order(entry).filter((each) => isOfFamily(each, family)) : []
         const [first] = addresses
         if (!first) callback(error ?? failure('ENOTFOUND', name), [])
@@ -51,12 +53,13 @@ export function createDnsCache(options: DnsCacheOptions): DnsCache {
       })
   return {
     lookup: lookupBy(rotate),
+    lookupFor: (owner) => lookupBy(rotate, owner),
     lookupInOrder: lookupBy(({ addresses }) => addresses),
-    versionOf: (name) => {
+    versionOf: (name, owner = '') => {
       const known = entries.find(name)
       if (!known) return 0
       entries.noteUse(known)
-      if (entries.isOld(known)) lookups.ask(name, () => undefined)
+      if (entries.isOld(known)) lookups.ask(name, owner, () => undefined)
       return known.version
     },
     includes: (name, address) => {
@@ -89,8 +92,8 @@ function createFailures({ onState = () => undefined }: DnsCacheOptions): Failure
 }
 
 type Lookups = Readonly<{
-  ask: (name: string, onAnswer: Waiting) => void
-  underWay: (name: string) => Lookup | undefined
+  ask: (name: string, owner: string, onAnswer: Waiting) => void
+  underWay: (name: string, owner: string) => Lookup | undefined
 }>
 
 function createLookups(
@@ -98,17 +101,19 @@ function createLookups(
   failures: Failures,
   { cacheMs, timeoutMs = 2_000, isForeign = false, resolver = createResolver() }: DnsCacheOptions,
 ): Lookups {
+  // By owner, too: a question that waits behind an organization's silent names must not be the one of another.
   const lookups = new Map<string, Lookup>()
   const retrying = new Set<string>()
-  const ask = (name: string, onAnswer: Waiting): void => {
-    const others = lookups.get(name)
+  const ask: Lookups['ask'] = (name, owner, onAnswer) => {
+    const key = keyOf(name, owner)
+    const others = lookups.get(key)
     if (others) {
       if (others.isLate) onAnswer(failure(timedOut, name))
       else others.waiting.push(onAnswer)
       return
     }
     const lookup: Lookup = { waiting: [onAnswer], isSlow: false, isLate: false }
-    lookups.set(name, lookup)
+    lookups.set(key, lookup)
     const giveUp = (): void => {
       lookup.isLate = true
       failures.note(name, timedOut)
@@ -119,16 +124,16 @@ function createLookups(
     }
     const timers = [afterPoll(clientResponseMs, noteSlow), setTimeout(guarded('upstream', giveUp), timeoutMs)]
     for (const timer of timers) timer.unref()
-    const isDoubtful = isForeign || failures.reasonOf(name) === timedOut
-    resolver.resolve(name, isDoubtful, (error, addresses) => {
+    const isDoubtful = failures.reasonOf(name) === timedOut
+    resolver.resolve(name, { isDoubtful, owner }, (error, addresses) => {
       for (const timer of timers) clearTimeout(timer)
-      lookups.delete(name)
+      lookups.delete(key)
       const isGood = !error && addresses.length > 0
       if (isGood) {
         entries.take(name, addresses, lookup.isSlow)
         failures.note(name, undefined)
       } else {
-        if (entries.noteAsked(name) && !isForeign) retry(name)
+        if (entries.noteAsked(name) && !isForeign) retry(name, owner)
         if (!lookup.isLate) failures.note(name, error?.code ?? 'ENOTFOUND')
       }
       tell(lookup, isGood ? null : (error ?? failure('ENOTFOUND', name)))
@@ -138,18 +143,21 @@ function createLookups(
    * Retries failed names without a request: the database may need no new connection for hours, and the end of a failure
    * must still be seen.
    */
-  const retry = (name: string): void => {
+  const retry = (name: string, owner: string): void => {
     if (retrying.has(name)) return
     retrying.add(name)
     const again = (): void => {
       retrying.delete(name)
       const entry = entries.find(name)
-      if (entry && failures.reasonOf(name) !== undefined && entries.isInUse(entry)) ask(name, () => undefined)
+      if (entry && failures.reasonOf(name) !== undefined && entries.isInUse(entry)) ask(name, owner, () => undefined)
     }
     setTimeout(guarded('upstream', again), cacheMs).unref()
   }
-  return { ask, underWay: (name) => lookups.get(name) }
+  return { ask, underWay: (name, owner) => lookups.get(keyOf(name, owner)) }
 }
+
+/** No name of a host has a space. */
+const keyOf = (name: string, owner: string): string => `${owner} ${name}`
 
 function tell(lookup: Lookup, error: NodeJS.ErrnoException | null): void {
   for (const answer of lookup.waiting.splice(0)) answer(error)
@@ -157,19 +165,19 @@ function tell(lookup: Lookup, error: NodeJS.ErrnoException | null): void {
 
 type Found = (error: NodeJS.ErrnoException | null, entry?: Entry) => void
 
-type DnsCacheParts = Readonly<{ entries: Entries; failures: Failures; lookups: Lookups }>
+type DnsCacheParts = Readonly<{ entries: Entries; failures: Failures; lookups: Lookups; owner: string }>
 
 /**
  * Answers with known addresses at once, or after a short wait for fresher ones. First addresses are awaited up to the
  * time-out.
  */
-function findAddresses(name: string, { entries, failures, lookups }: DnsCacheParts, answer: Found): void {
+function findAddresses(name: string, { entries, failures, lookups, owner }: DnsCacheParts, answer: Found): void {
   const known = entries.find(name)
   if (known) entries.noteUse(known)
   const hasAddresses = known !== undefined && known.addresses.length > 0
   // Only the first connections wait: with a silent or slow name server each one would.
   const isSlow =
-    failures.reasonOf(name) !== undefined || known?.isSlow === true || lookups.underWay(name)?.isSlow === true
+    failures.reasonOf(name) !== undefined || known?.isSlow === true || lookups.underWay(name, owner)?.isSlow === true
   let isAnswered = false
   const finish = (error: NodeJS.ErrnoException | null): void => {
     if (isAnswered) return
@@ -183,7 +191,7 @@ function findAddresses(name: string, { entries, failures, lookups }: DnsCachePar
   const finishSoon = (error: NodeJS.ErrnoException | null): void => process.nextTick(finishGuarded, error)
   const waits = hasAddresses && entries.isOld(known) && !isSlow
   // Before the wait begins: with its end the lookup is slow.
-  if (!hasAddresses || entries.isOld(known)) lookups.ask(name, finishSoon)
+  if (!hasAddresses || entries.isOld(known)) lookups.ask(name, owner, finishSoon)
   const patience = waits ? afterPoll(clientResponseMs, () => finish(null)) : undefined
   if (hasAddresses && !patience) finishSoon(null)
 }

@@ -1,73 +1,123 @@
+import { LinkedList } from '../../lib/linked-list.ts'
 import { UnorderedList } from '../../lib/unordered-list.ts'
+import { WholeTurn } from '../../lib/whole-turn.ts'
+import type { UpstreamRequest } from '../engine.ts'
 import { type ConnectionEvents, UpstreamConnection } from './connection.ts'
 import type { DnsCache } from './dns-cache.ts'
-import { type OriginPool, OriginPools, type UpstreamTarget } from './origin-pools.ts'
+import { type OriginPool, OriginPools } from './origin-pools.ts'
+import type { DistrustedOrigins } from './surplus.ts'
 
-export type Pool = Readonly<{
-  /** Returns the most recently idle connection or a new one; undefined where all are busy. */
-  acquire: (place: UpstreamTarget, needs: Needs) => UpstreamConnection | undefined
-  count: () => ReadonlyMap<string, number>
-  close: () => Promise<void>
+export type PoolOptions = Readonly<{
+  limit: number
+  dns: DnsCache
+  clusterDns: DnsCache
+  distrusted: DistrustedOrigins
+  monotonicMs: () => number
 }>
 
-type Needs = Readonly<{ isFresh: boolean; isForUpgrade: boolean }>
+const drop = (connection: UpstreamConnection): void => connection.drop()
 
-export function createPool(limit: number, names: DnsCache, clusterNames: DnsCache): Pool {
-  const open = new UnorderedList<UpstreamConnection>()
-  const pools = new OriginPools<UpstreamConnection>({
-    dns: names,
-    clusterDns: clusterNames,
-    peerOf: ({ peerAddress }) => peerAddress,
-    drop: (connection) => connection.drop(),
-  })
+export class ConnectionPool {
+  readonly #limit: number
+  readonly #distrusted: DistrustedOrigins
+  readonly #pools: OriginPools<UpstreamConnection>
+  readonly #open = new UnorderedList<UpstreamConnection>()
+  readonly #counts = new Map<string, number>()
+  /** Those whose answer is complete, and that are not idle: they wait for a turn, or for their upstream's close. */
+  readonly #answered = new LinkedList<UpstreamConnection>()
+  readonly #turn = new WholeTurn<UpstreamConnection>((connection) => connection.offer(), drop)
+  readonly #eventsByPool = new WeakMap<OriginPool<UpstreamConnection>, ConnectionEvents>()
 
-  const hasRoom = (): boolean => {
-    if (open.size < limit) return true
-    const spare = pools.oldestIdle()
+  constructor({ limit, distrusted, ...options }: PoolOptions) {
+    this.#limit = limit
+    this.#distrusted = distrusted
+    this.#pools = new OriginPools({ ...options, peerOf: ({ peerAddress }) => peerAddress, drop })
+  }
+
+  /** An idle connection, which this owner had before if there is one, or a new one; undefined if all are busy. */
+  acquire(request: UpstreamRequest): UpstreamConnection | undefined {
+    const { isFreshConnection, asksForWebSocket } = request
+    const pool = this.#pools.find(request)
+    const kept = isFreshConnection || asksForWebSocket ? undefined : this.#takeIdle(pool, request)
+    return kept ?? (this.#hasRoom() ? this.#openConnection(pool, asksForWebSocket) : undefined)
+  }
+
+  count(): ReadonlyMap<string, number> {
+    return this.#counts
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#open].map((connection) => connection.close()))
+  }
+
+  #takeIdle(pool: OriginPool<UpstreamConnection>, { sharing }: UpstreamRequest): UpstreamConnection | undefined {
+    if (this.#distrusts(pool)) return undefined
+    for (;;) {
+      const idle = this.#pools.takeIdle(pool, sharing?.owner ?? '', sharing?.isIsolated ?? false)
+      if (idle === undefined || idle.take()) return idle
+      // The gate of an idle connection is open. One with a closed gate serves no other request.
+      idle.drop()
+    }
+  }
+
+  #hasRoom(): boolean {
+    if (this.#open.size < this.#limit) return true
+    const { first } = this.#answered
+    const spare = first?.isLingering ? first : (this.#pools.oldestIdle() ?? first)
     spare?.drop()
     return spare !== undefined
   }
-  const eventsByPool = new WeakMap<OriginPool<UpstreamConnection>, ConnectionEvents>()
-  const counts = new Map<string, number>()
-  const count = (origin: string, change: 1 | -1): void => {
-    const number = (counts.get(origin) ?? 0) + change
-    if (number === 0) counts.delete(origin)
-    else counts.set(origin, number)
-  }
-  const createEvents = (pool: OriginPool<UpstreamConnection>): ConnectionEvents => ({
-    keep: (connection) => {
-      if (!pools.keep(pool, connection)) connection.drop()
-    },
-    forget: (connection) => {
-      const { idle } = pool
-      if (connection.slot?.member !== undefined) {
-        count(connection.origin, -1)
-        open.remove(connection.slot)
-      }
-      const index = idle.lastIndexOf(connection)
-      if (index >= 0) idle.splice(index, 1)
-    },
-  })
-  const openConnection = (pool: OriginPool<UpstreamConnection>, isForUpgrade: boolean): UpstreamConnection => {
-    let events = eventsByPool.get(pool)
+
+  #openConnection(pool: OriginPool<UpstreamConnection>, isForUpgrade: boolean): UpstreamConnection {
+    let events = this.#eventsByPool.get(pool)
     if (!events) {
-      events = createEvents(pool)
-      eventsByPool.set(pool, events)
+      events = this.#createEvents(pool)
+      this.#eventsByPool.set(pool, events)
     }
     const connection = new UpstreamConnection(pool.origin, isForUpgrade, events)
-    connection.slot = open.add(connection)
-    count(connection.origin, 1)
+    connection.slot = this.#open.add(connection)
+    this.#change(connection.origin, 1)
     return connection
   }
-  return {
-    acquire: (target, { isFresh, isForUpgrade }) => {
-      const pool = pools.find(target)
-      const kept = isFresh || isForUpgrade ? undefined : pools.takeIdle(pool)
-      return kept ?? (hasRoom() ? openConnection(pool, isForUpgrade) : undefined)
-    },
-    count: () => counts,
-    close: async () => {
-      await Promise.all([...open].map((connection) => connection.close()))
-    },
+
+  #createEvents(pool: OriginPool<UpstreamConnection>): ConnectionEvents {
+    const { origin } = pool.origin
+    const isCluster = pool.networks !== undefined
+    return {
+      answered: (connection) => {
+        connection.isAnswered = true
+        this.#answered.push(connection)
+        if (!connection.isLingering) this.#turn.add(connection)
+      },
+      keep: (connection) => {
+        this.#leaveAnswered(connection)
+        if (!this.#pools.keep(pool, connection)) connection.drop()
+      },
+      forget: (connection) => {
+        if (connection.slot?.member !== undefined) {
+          this.#change(connection.origin, -1)
+          this.#open.remove(connection.slot)
+        }
+        if (connection.isAnswered) this.#leaveAnswered(connection)
+        else pool.idle.remove(connection)
+      },
+      distrusts: () => this.#distrusts(pool),
+      noteSurplus: (surplus) => this.#distrusted.note({ ...surplus, origin, isCluster }),
+    }
+  }
+
+  #distrusts({ origin, networks }: OriginPool<UpstreamConnection>): boolean {
+    return this.#distrusted.has(origin.origin, networks !== undefined)
+  }
+
+  #leaveAnswered(connection: UpstreamConnection): void {
+    connection.isAnswered = false
+    this.#answered.remove(connection)
+  }
+
+  #change(origin: string, change: 1 | -1): void {
+    const number = (this.#counts.get(origin) ?? 0) + change
+    if (number === 0) this.#counts.delete(origin)
+    else this.#counts.set(origin, number)
   }
 }

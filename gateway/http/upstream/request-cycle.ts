@@ -1,15 +1,17 @@
 import type { Socket } from 'node:net'
-import { UpstreamError, type UpstreamFault, type UpstreamRequest } from '../engine.ts'
+import { reportFault } from '../../fault/guarded.ts'
+import { type BodyEnd, type Surplus, UpstreamError, type UpstreamFault, type UpstreamRequest } from '../engine.ts'
 import { Holding } from '../exchange.ts'
 import { freeAccount } from '../memory-budget.ts'
 import type { MessageHead, MessageParser } from '../parser/message-parser.ts'
 import type { ParseFault } from '../parser/parse-error.ts'
+import type { PreparedHeaders } from '../prepared-headers.ts'
 import { Http1RequestBody } from '../server/request-body.ts'
 import { UpgradedSocket } from '../tunnel.ts'
 import { isSwitched } from '../websocket.ts'
-import { composeFraming, composeRequestHead } from './request-head.ts'
+import { composeFraming, composeRequestHead, measureRequestHead } from './request-head.ts'
 import { type Resolvers, type ResponseSource, ResponseStream } from './response.ts'
-import { hasUnambiguousFraming } from './response-framing.ts'
+import { hasOneReading, isKnownVersion, mayFollow } from './response-framing.ts'
 import { Upload, type UploadConnection, type UploadEvents } from './upload.ts'
 
 /** Interim responses before the final one. An upstream that sends more is broken or hostile. */
@@ -22,7 +24,8 @@ export type CycleConnection = ResponseSource &
     authority: string
     parser: MessageParser
     hasServed: boolean
-    finish: (keepMs: number) => void
+    isForOne: boolean
+    finish: (keepMs: number, kind: Surplus['kind'], hasSurplus: boolean) => void
     release: (rest: Buffer) => Socket
   }>
 
@@ -34,9 +37,11 @@ export class RequestCycle implements UploadEvents {
   #request: UpstreamRequest | undefined
   #upload: Upload | undefined
   readonly #head: Holding
+  #isBegun = false
   #isSent = false
   #hasAnswered = false
   #keepMs = 0
+  #kind: Surplus['kind'] = 'body'
   #interimHeads = 0
   #interimBytes = 0
 
@@ -60,10 +65,38 @@ export class RequestCycle implements UploadEvents {
 
   start(): void {
     const request = this.#request
-    if (!request) return
+    if (!request || !this.isPending) return
     try {
-      const { method, body, bodyLimitBytes, timeouts } = request
-      const head = composeRequestHead(request, this.#connection.authority)
+      const prepared = request.prepare?.()
+      if (prepared instanceof Promise)
+        prepared
+          .then(
+            (made) => this.#write(request, made),
+            (cause: unknown) => this.#giveUp(cause),
+          )
+          .catch((error: unknown) => reportFault('upstream', error))
+      else this.#write(request, prepared)
+    } catch (cause) {
+      this.#giveUp(cause)
+    }
+  }
+
+  #giveUp(cause: unknown): void {
+    this.#response.fail(new UpstreamError('cancelled', { cause }))
+  }
+
+  #write(request: UpstreamRequest, prepared: PreparedHeaders | undefined): void {
+    // While the lines were made, the request may have been cancelled, or the connection closed.
+    if (!this.isPending) return
+    this.#isBegun = true
+    try {
+      const { method, body, headLimitBytes, bodyLimitBytes, timeouts } = request
+      // Measured before, too; yet the lines that were made just now may be longer, and another address has another name.
+      if (headLimitBytes !== undefined && measureRequestHead(request, this.#connection, prepared) > headLimitBytes) {
+        this.#response.fail('head-too-large')
+        return
+      }
+      const head = composeRequestHead(request, this.#connection, prepared)
       if (body instanceof Http1RequestBody) {
         this.#upload = new Upload(this.#connection, method, head, body, this)
         this.#upload.start(bodyLimitBytes, timeouts.bodyIdleMs)
@@ -107,6 +140,7 @@ export class RequestCycle implements UploadEvents {
     let rest = bytes
     do {
       parser.hasNoBody = this.#isForHead
+      rest = parser.mend(rest)
       const fault = parser.execute(rest)
       rest = rest.subarray(parser.consumedBytes)
       if (this.#request) this.#interimBytes += parser.consumedBytes
@@ -126,17 +160,17 @@ export class RequestCycle implements UploadEvents {
     for (const chunk of parser.takeBody()) this.#response.data(chunk)
     if (!this.isPending) return
     if (fault) this.#response.fail('protocol-error', new Error(fault.code))
-    else if (parser.isComplete) this.#complete(isAll && this.#isSent ? this.#keepMs : 0)
+    else if (parser.isComplete) this.#complete('framed', this.#isSent ? this.#keepMs : 0, !isAll)
   }
 
   end(): void {
     const { parser } = this.#connection
     const isWhole = parser.finish() && parser.isComplete && !this.#request
     if (isWhole) {
-      this.#complete(0)
+      this.#complete('closed', 0, false)
       return
     }
-    this.#connection.finish(0)
+    this.#connection.drop()
     this.#response.truncate(new UpstreamError(this.#faultOfBreak()))
   }
 
@@ -145,6 +179,7 @@ export class RequestCycle implements UploadEvents {
   }
 
   #faultOfBreak(): UpstreamFault {
+    if (!this.#isBegun) return 'unsent'
     if (this.#hasAnswered) return 'protocol-error'
     return this.#connection.hasServed ? 'stale' : 'no-response'
   }
@@ -155,25 +190,27 @@ export class RequestCycle implements UploadEvents {
   }
 
   #begin(head: MessageHead): void {
-    if (!isReadableHead(head)) {
+    if (!hasOneReading(head)) {
       this.#response.fail('protocol-error', new Error('the head of the answer can be read in two ways'))
       return
     }
-    const mayKeep = head.isKeptAlive && !this.#isForHead && !this.#request?.asksForWebSocket
+    const mayKeep = mayFollow(head) && !this.#isForHead && !this.#request?.asksForWebSocket
     this.#keepMs = mayKeep ? readIdleMs(head.headers) : 0
+    this.#kind = kindOf(head.status, this.#isForHead)
     this.#request = undefined
     this.#connection.deadline.stop()
     this.#response.begin(head)
   }
 
   /**
-   * RFC 9110 15.2: several interim responses may come. The gateway never asks for `100 Continue`, and for a switch of
-   * protocols only with a handshake.
+   * RFC 9110 15.2: several interim responses may come, and those that were not asked for are ignored. The upstream has
+   * the request already, so a refusal would have clients repeat it. Behind a 101 that only a handshake asks for, the
+   * bytes are another protocol's.
    */
   #takeInterim(head: MessageHead, rest: Buffer): void {
-    if (head.status === 101 && head.isUpgrade && this.#request?.asksForWebSocket) {
+    if (head.status === 101 && head.isUpgrade && head.version === '1.1' && this.#request?.asksForWebSocket) {
       this.#switch(this.#request, head, rest)
-    } else if (head.status <= 101 || head.version !== '1.1') {
+    } else if (head.status < 100 || head.status === 101 || !isKnownVersion(head)) {
       this.#response.fail('protocol-error', new Error('an answer that was not asked for'))
     } else if (this.#interimHeads === mostInterimHeads || this.#interimBytes > mostInterimBytes) {
       this.#response.fail('protocol-error', new Error('too many interim answers'))
@@ -190,17 +227,18 @@ export class RequestCycle implements UploadEvents {
   }
 
   /** Frees the connection before the client learns of the end and sends its next request. */
-  #complete(keepMs: number): void {
-    this.#connection.finish(keepMs)
-    this.#response.complete()
+  #complete(how: BodyEnd, keepMs: number, hasSurplus: boolean): void {
+    this.#connection.finish(keepMs, this.#kind, hasSurplus)
+    this.#response.complete(how)
   }
 }
 
-const failLate = (response: ResponseStream): void => response.fail('timeout')
+function kindOf(status: number, isForHead: boolean): Surplus['kind'] {
+  if (isForHead) return 'head'
+  return status === 204 || status === 304 ? `${status}` : 'body'
+}
 
-/** Refuses heads that the parser and the framing rule let pass: an invalid version, or two lengths. */
-const isReadableHead = ({ status, version, headers }: MessageHead): boolean =>
-  (version === '1.1' || version === '1.0') && hasUnambiguousFraming(status, headers)
+const failLate = (response: ResponseStream): void => response.fail('timeout')
 
 /** Shorter than the idle time-out of common backends, so that fewer requests meet a closing connection. */
 const usualIdleMs = 4_000

@@ -1,5 +1,6 @@
-import type { UpstreamRequest } from '../engine.ts'
+import type { RawHeaders } from '../exchange.ts'
 import { composeLine, readLineName } from '../header-line.ts'
+import type { PreparedHeaders } from '../prepared-headers.ts'
 
 /** These state a missing body by its length (RFC 9110 8.6). */
 const methodsWithBody = new Set(['POST', 'PUT', 'PATCH'])
@@ -13,9 +14,27 @@ const hostName = readLineName('host')
 const methodPattern = /^[A-Z]+$/
 const targetPattern = /^[\x21-\x7e\x80-\xff]+$/
 
+type HeadConnection = Readonly<{
+  authority: string
+  /** Whether the connection serves no other request. */
+  isForOne: boolean
+}>
+
+export type HeadRequest = Readonly<{
+  method: string
+  path: string
+  headers: RawHeaders
+  body: Readonly<{ length: number | undefined }> | undefined
+  asksForWebSocket: boolean
+}>
+
 /** The head without its framing, in a fixed order: `Host` and `Connection` first. */
-export function composeRequestHead(request: UpstreamRequest, originHost: string): string {
-  const { method, path, headers, prepared } = request
+export function composeRequestHead(
+  request: Omit<HeadRequest, 'body'>,
+  connection: HeadConnection,
+  prepared?: PreparedHeaders,
+): string {
+  const { method, path, headers } = request
   if (!methodPattern.test(method) || !targetPattern.test(path)) throw new TypeError('not a request line')
   let host: string | undefined
   let lines = ''
@@ -30,13 +49,25 @@ export function composeRequestHead(request: UpstreamRequest, originHost: string)
     } else if (host === undefined) host = value
     else throw new TypeError('two hosts')
   }
-  return `${method} ${path} HTTP/1.1\r\n${composeLine(hostName, host ?? originHost)}${chooseConnection(request)}${lines}${prepared?.text ?? ''}`
+  return `${method} ${path} HTTP/1.1\r\n${composeLine(hostName, host ?? connection.authority)}${chooseConnection(request, connection)}${lines}${prepared?.text ?? ''}`
 }
 
-function chooseConnection({ method, asksForWebSocket }: UpstreamRequest): string {
+/** Bytes of the whole head, which is latin1. A body of unknown length counts as chunks, the longest framing. */
+export const measureRequestHead = (
+  request: HeadRequest,
+  connection: HeadConnection,
+  prepared?: PreparedHeaders,
+): number =>
+  composeRequestHead(request, connection, prepared).length +
+  composeFraming(request.method, request.body ? request.body.length : 0).length
+
+function chooseConnection(
+  { method, asksForWebSocket }: Omit<HeadRequest, 'body'>,
+  { isForOne }: HeadConnection,
+): string {
   if (asksForWebSocket) return 'connection: upgrade\r\nupgrade: websocket\r\n'
   // Some backends send a body to HEAD anyway, late enough to pass for the next response.
-  return method === 'HEAD' ? 'connection: close\r\n' : 'connection: keep-alive\r\n'
+  return isForOne || method === 'HEAD' ? 'connection: close\r\n' : 'connection: keep-alive\r\n'
 }
 
 /** The framing and the blank line. `bodyLength` is undefined for chunks. */

@@ -9,10 +9,14 @@ export type ResolveName = (name: string, answer: Answer) => void
 
 const askSystem: ResolveName = (name, answer) => lookupSystem(name, { all: true, verbatim: true }, answer)
 
-export type Resolver = Readonly<{
-  /** A doubtful lookup may take the whole time-out of the system. The last slot is kept free of such lookups. */
-  resolve: (name: string, isDoubtful: boolean, answer: Answer) => void
+export type LookupFacts = Readonly<{
+  /** Whether it may take the whole time-out of the system. The last slot is kept free of such lookups. */
+  isDoubtful: boolean
+  /** The organization whose name it is, or empty for the configuration's. */
+  owner: string
 }>
+
+export type Resolver = Readonly<{ resolve: (name: string, facts: LookupFacts, answer: Answer) => void }>
 
 /**
  * libuv gives lookups half of its threads, so that files and keys never wait for a name server. Further lookups queue.
@@ -39,7 +43,7 @@ export function createResolver(ask: ResolveName = askSystem, slots: number = cou
     }
   }
   return {
-    resolve: (name, isDoubtful, answer) => {
+    resolve: (name, { isDoubtful }, answer) => {
       const run = (): void => {
         running += 1
         if (isDoubtful) doubtfulRunning += 1

@@ -1,5 +1,5 @@
 import type { Deadline } from '../../lib/deadline.ts'
-import { type ResponseSink, UpstreamError, type UpstreamFault, type UpstreamResult } from '../engine.ts'
+import { type BodyEnd, type ResponseSink, UpstreamError, type UpstreamFault, type UpstreamResult } from '../engine.ts'
 import type { MemoryAccount, RawHeaders } from '../exchange.ts'
 import type { MessageHead } from '../parser/message-parser.ts'
 import { HeldChunks } from '../socket/held-chunks.ts'
@@ -12,6 +12,7 @@ const heldLimitBytes = 64 * 1024
 export type Resolvers = Readonly<{ resolve: (answer: UpstreamResult) => void; reject: (error: UpstreamError) => void }>
 
 export type ResponseSource = Readonly<{
+  isHeld: boolean
   pauseReading: () => void
   resumeReading: () => void
   deadline: Deadline
@@ -33,7 +34,7 @@ export class ResponseStream {
   readonly #held: HeldChunks
   #isPaused = true
   #endsWithHead = false
-  #outcome: 'pending' | 'complete' | UpstreamError = 'pending'
+  #outcome: 'pending' | BodyEnd | UpstreamError = 'pending'
   #isTold = false
 
   constructor(source: ResponseSource, idleMs: number, account: MemoryAccount, resolvers: Resolvers) {
@@ -86,7 +87,7 @@ export class ResponseStream {
   }
 
   upgrade(headers: RawHeaders, connection: UpgradedSocket): void {
-    this.#outcome = 'complete'
+    this.#outcome = 'framed'
     this.#source = undefined
     const resolvers = this.#resolvers
     this.#resolvers = undefined
@@ -106,8 +107,8 @@ export class ResponseStream {
     if (this.#held.isFull) this.#source?.pauseReading()
   }
 
-  complete(): void {
-    this.#settle('complete')
+  complete(how: BodyEnd): void {
+    this.#settle(how)
     this.#tellIfRead()
   }
 
@@ -130,7 +131,7 @@ export class ResponseStream {
     if (this.#sink) this.#tell()
   }
 
-  #settle(outcome: 'complete' | UpstreamError): void {
+  #settle(outcome: BodyEnd | UpstreamError): void {
     if (this.#outcome !== 'pending') return
     this.#outcome = outcome
     this.#source = undefined
@@ -142,10 +143,11 @@ export class ResponseStream {
 
   #tell(): void {
     const sink = this.#sink
-    if (this.#isTold || this.#outcome === 'pending' || !sink) return
+    const outcome = this.#outcome
+    if (this.#isTold || outcome === 'pending' || !sink) return
     this.#isTold = true
-    if (this.#outcome === 'complete') sink.end()
-    else sink.fail(this.#outcome)
+    if (outcome instanceof UpstreamError) sink.fail(outcome)
+    else sink.end(outcome)
   }
 
   #watch(): void {
@@ -153,8 +155,8 @@ export class ResponseStream {
   }
 
   static #onSilence(response: ResponseStream): void {
-    // A paused client keeps the upstream waiting, not the other way round.
-    if (response.#isPaused) response.#watch()
+    // A paused client keeps the upstream waiting, not the other way round. So does the gateway, which has not read it yet.
+    if (response.#isPaused || response.#source?.isHeld) response.#watch()
     else response.fail('timeout')
   }
 }

@@ -2,7 +2,7 @@ import type { Principal } from '../../authenticate/principal.ts'
 import { nameUser } from '../../directory/directory.ts'
 import type { GatewayError } from '../../errors/gateway-error.ts'
 import type { Organization } from '../../resolve/organization.ts'
-import { redact } from '../log/redact.ts'
+import { readCharacters, redact, redactPath } from '../log/redact.ts'
 import { atomicBytes } from './sink.ts'
 
 export type AuditedListener = 'public' | 'decision'
@@ -19,6 +19,7 @@ export type AuditedDecision = Readonly<{
   principal: Principal | undefined
   evaluator?: AskingProgram | undefined
   organization: Organization | undefined
+  isPreflight?: true
   route: string | undefined
   method: string | undefined
   path: string | undefined
@@ -99,7 +100,7 @@ export function composeEndLine(end: AuditedEnd, replica: string): string {
     credential: credential ?? null,
     organizationId: organizationId ?? null,
     route: route ?? null,
-    path: cut(path, pathLimits[1]).text,
+    path: cutPath(path, pathLimits[1]).text,
     clientAddress: clientAddress.slice(0, addressLimit),
     replica,
   })
@@ -108,7 +109,7 @@ export function composeEndLine(end: AuditedEnd, replica: string): string {
 
 function composeFailure(failure: AuditedFailure, replica: string, pathLimit: number): string {
   const { time, userId, credential, organizationId, route, upstream, clientAddress, ...rest } = failure
-  const path = cut(failure.path, pathLimit)
+  const path = cutPath(failure.path, pathLimit)
   const method = cut(failure.method, methodLimit)
   const line = JSON.stringify({
     audit: 'failure',
@@ -130,8 +131,8 @@ function composeFailure(failure: AuditedFailure, replica: string, pathLimit: num
 
 function composeDecisionLine(decision: AuditedDecision, replica: string, pathLimit: number): string {
   const { error, principal, evaluator, organization } = decision
-  const path = cut(decision.path, pathLimit)
-  const upstreamPath = cut(decision.upstreamPath, pathLimit)
+  const path = cutPath(decision.path, pathLimit)
+  const upstreamPath = cutPath(decision.upstreamPath, pathLimit)
   const method = cut(decision.method, methodLimit)
   const line = JSON.stringify({
     audit: 'decision',
@@ -140,7 +141,7 @@ function composeDecisionLine(decision: AuditedDecision, replica: string, pathLim
     listener: decision.listener,
     outcome: decision.outcome,
     status: decision.status ?? null,
-    reason: error?.code ?? null,
+    reason: error?.code ?? (decision.isPreflight ? 'preflight' : null),
     cause: error?.exactCause ?? null,
     check: error?.check ?? null,
     ...(evaluator ? describeProgram(evaluator) : describeCaller(principal)),
@@ -183,6 +184,12 @@ function cut(text: string | undefined, limit: number): Readonly<{ text: string |
   if (text === undefined) return { text: null, isTruncated: false }
   const clean = redact(text)
   return { text: clean.slice(0, limit), isTruncated: clean.length > limit }
+}
+
+function cutPath(path: string | undefined, limit: number): ReturnType<typeof cut> {
+  if (path === undefined) return cut(path, limit)
+  const clean = redactPath(path)
+  return { text: clean.slice(0, limit), isTruncated: clean.length > limit || path.length > readCharacters }
 }
 
 /** Some readers take U+2028 for a line's end, and terminals obey control bytes. */

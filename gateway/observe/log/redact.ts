@@ -14,6 +14,31 @@ export const redact = (text: string): string =>
         .join('')
     : text
 
+/** Characters of a path that records read: the 1,024 that one shows at most, and the rest of a credential behind them. */
+export const readCharacters = 1_536
+
+let lastPath = ''
+let lastShown = ''
+
+/**
+ * The beginning of a path without credentials, as records show it. Its cost does not grow with the path, and it is made
+ * once for all records of a request, which follow each other.
+ */
+export function redactPath(path: string): string {
+  if (path === lastPath) return lastShown
+  lastShown = redact(readBeginning(path))
+  lastPath = path
+  return lastShown
+}
+
+/** A segment that is cut may hold half a credential, so it is left out, unless more of it is read than is shown. */
+function readBeginning(path: string): string {
+  if (path.length <= readCharacters) return path
+  const cut = path.slice(0, readCharacters)
+  const segmentStart = cut.lastIndexOf('/') + 1
+  return readCharacters - segmentStart > readCharacters / 2 ? cut : cut.slice(0, segmentStart)
+}
+
 /** A quick test: every credential has one of these marks, even if escaped. */
 const mayHoldCredential = (text: string): boolean => /oat_|eyJ|%|:\/\//.test(text)
 

@@ -31,6 +31,8 @@ export const gaugeAggregators: Readonly<Record<string, Aggregator>> = {
   sallyport_database_standby_lag_seconds: 'max',
   sallyport_upstream_connections_open: 'sum',
   sallyport_upstream_connections_limit: 'sum',
+  sallyport_upstream_waiting_most: 'max',
+  sallyport_upstream_origins_distrusted: 'max',
   sallyport_dns_stale_seconds: 'max',
   sallyport_identity_keys_reload_success: 'min',
   sallyport_policy_reload_success: 'min',

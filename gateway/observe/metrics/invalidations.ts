@@ -3,6 +3,7 @@ import { Counter, Gauge, type Registry } from 'prom-client'
 export type InvalidationMetrics = Readonly<{
   countInvalidation: (source: string) => void
   countInvalidationDisconnect: (source: string) => void
+  countUnreadableChange: (source: string) => void
   /** `lagMs` is the age of the last proof that every change has arrived; undefined before the first. */
   watchInvalidationSource: (source: string, isUp: () => boolean, lagMs: () => number | undefined) => void
 }>
@@ -18,6 +19,12 @@ export function createInvalidationMetrics(registers: Registry[]): InvalidationMe
   const disconnects = new Counter({
     name: 'sallyport_invalidation_source_disconnects_total',
     help: 'Disconnects from an invalidation source.',
+    labelNames,
+    registers,
+  })
+  const unreadable = new Counter({
+    name: 'sallyport_invalidations_unreadable_total',
+    help: 'Messages of an invalidation source that could not be read, so that each counted as a change of anything.',
     labelNames,
     registers,
   })
@@ -46,7 +53,10 @@ export function createInvalidationMetrics(registers: Registry[]): InvalidationMe
   return {
     countInvalidation: (source) => received.inc({ source }),
     countInvalidationDisconnect: (source) => disconnects.inc({ source }),
+    countUnreadableChange: (source) => unreadable.inc({ source }),
     watchInvalidationSource: (source, isUp, lagMs) => {
+      // Prometheus sees no increase in a series that first appears with 1.
+      unreadable.inc({ source }, 0)
       sources.push({ source, isUp, lagMs })
     },
   }

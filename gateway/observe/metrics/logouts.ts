@@ -3,7 +3,11 @@ import { Counter, Gauge, type Registry } from 'prom-client'
 export type LogoutMetrics = Readonly<{
   countLogout: (outcome: 'stored' | 'unstored' | 'refused', cause: string) => void
   watchLogouts: (watched: WatchedLogouts) => void
+  expectUnmatched: (issuers: readonly string[]) => void
+  countUnmatched: (issuer: string, cause: UnmatchedCause) => void
 }>
+
+export type UnmatchedCause = 'no_identity' | 'not_known'
 
 type WatchedLogouts = Readonly<{
   inForce: () => number
@@ -46,7 +50,18 @@ export function createLogoutMetrics(registers: Registry[]): LogoutMetrics {
       for (const issuer of watched?.sessionless() ?? []) this.set({ issuer }, 1)
     },
   })
+  const unmatched = new Counter({
+    name: 'sallyport_signals_unmatched_total',
+    help: 'Stored logouts and security events that end no known login, by issuer of the login and cause: no_identity if none can be, or not_known.',
+    labelNames: ['issuer', 'cause'],
+    registers,
+  })
   return {
+    expectUnmatched: (issuers) => {
+      for (const issuer of issuers)
+        for (const cause of ['no_identity', 'not_known']) unmatched.inc({ issuer, cause }, 0)
+    },
+    countUnmatched: (issuer, cause) => unmatched.inc({ issuer, cause }),
     countLogout: (outcome, cause) => logouts.inc({ outcome, cause }),
     watchLogouts: (watch) => {
       watched = watch

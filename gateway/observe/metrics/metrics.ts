@@ -72,7 +72,8 @@ type RequestMetrics = Readonly<{
   watchInFlight: (count: () => number) => void
 }>
 
-const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
+/** To the ten minutes that a model has for its first byte; streams last longer. */
+const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 
 export function createMetrics(): Metrics {
   const registry = new Registry()

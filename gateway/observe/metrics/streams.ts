@@ -6,6 +6,7 @@ export type StreamMetrics = Readonly<{
   countStreamFailure: (code: string) => void
   watchWebSockets: (count: () => number) => void
   countAccessEnd: (reason: string, cause: string) => void
+  countConfirmation: () => void
 }>
 
 export function createStreamMetrics(registers: Registry[]): StreamMetrics {
@@ -34,6 +35,11 @@ export function createStreamMetrics(registers: Registry[]): StreamMetrics {
   })
   for (const reason of streamFailureCodes.filter(isAccessEnd))
     ended.inc({ reason, cause: refusalOfStreamFailure(reason) }, 0)
+  const confirmations = new Counter({
+    name: 'sallyport_confirmations_total',
+    help: 'Decisions made again for a request that waits, since a change came after its facts were read.',
+    registers,
+  })
   let webSockets = () => 0
   new Gauge({
     name: 'sallyport_websockets_open',
@@ -49,6 +55,7 @@ export function createStreamMetrics(registers: Registry[]): StreamMetrics {
     },
     countStreamFailure: (code) => failures.inc({ code }),
     countAccessEnd: (reason, cause) => ended.inc({ reason, cause }),
+    countConfirmation: () => confirmations.inc(),
     watchWebSockets: (count) => {
       webSockets = count
     },

@@ -1,5 +1,6 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
+import { type Surplus, surplusKinds } from '../../http/engine.ts'
 import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
 import { createTallies, type FastCounters } from './fast-counter.ts'
 
@@ -11,11 +12,16 @@ export type UpstreamWatch = Readonly<{
 export type UpstreamMetrics = Readonly<{
   watchUpstream: (name: string) => UpstreamWatch
   countUpstreamRetry: () => void
+  countSurplus: (upstream: string, kind: Surplus['kind']) => void
+  watchDistrustedOrigins: (count: () => number) => void
   watchDns: (oldestStaleMs: () => number) => void
+  /** Requests of the organization that has the most of them, by upstream. */
+  watchWaiting: (readMost: () => ReadonlyMap<string, number>) => void
   watchUpstreamConnections: (count: () => ReadonlyMap<string, number>, limit: number) => void
 }>
 
-const buckets = [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
+/** To the ten minutes that a model has for its first byte. */
+const buckets = [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 
 const classes = ['other', '1xx', '2xx', '3xx', '4xx', '5xx']
 
@@ -24,6 +30,8 @@ const expected = ['2xx', '4xx', '5xx', 'upstream_unavailable', 'upstream_timeout
 /** Clusters come and go and must not multiply series, so all of them share one label. */
 const clusterPrefix = 'cluster:'
 const clusterLabel = 'cluster'
+
+const labelOf = (upstream: string): string => (upstream.startsWith(clusterPrefix) ? clusterLabel : upstream)
 
 export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
   const requests = createTallies(
@@ -45,6 +53,7 @@ export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
     help: 'Retries, to the same address or another, before any byte of a response.',
     registers,
   })
+  const surplus = createSurplusMetrics(registers)
   let oldestStaleMs = () => 0
   new Gauge({
     name: 'sallyport_dns_stale_seconds',
@@ -58,16 +67,20 @@ export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
   const watch = (label: string): UpstreamWatch => {
     const known = watches.get(label)
     if (known) return known
+    surplus.begin(label)
     const made = createWatch(label, requests, firstByte.bind({ upstream: label }))
     watches.set(label, made)
     return made
   }
   return {
-    watchUpstream: (name) => watches.get(name) ?? watch(name.startsWith(clusterPrefix) ? clusterLabel : name),
+    watchUpstream: (name) => watches.get(name) ?? watch(labelOf(name)),
     countUpstreamRetry: () => retries.inc(),
+    countSurplus: surplus.count,
+    watchDistrustedOrigins: surplus.watch,
     watchDns: (read) => {
       oldestStaleMs = read
     },
+    watchWaiting: createWaitingGauge(registers),
     watchUpstreamConnections: createConnectionGauges(registers),
   }
 }
@@ -83,6 +96,54 @@ function createWatch(upstream: string, requests: FastCounters, observeMs: Observ
     failed: (outcome) => {
       requests(upstream, outcome).count += 1
     },
+  }
+}
+
+function createSurplusMetrics(registers: Registry[]) {
+  const surplus = new Counter({
+    name: 'sallyport_upstream_surplus_total',
+    help: 'Responses behind which the upstream sent more bytes, by the kind of response.',
+    labelNames: ['upstream', 'kind'],
+    registers,
+  })
+  let countOrigins = () => 0
+  new Gauge({
+    name: 'sallyport_upstream_origins_distrusted',
+    help: 'Origins whose connections serve one request each, because they sent bytes beyond a response.',
+    registers,
+    collect() {
+      this.set(countOrigins())
+    },
+  })
+  return {
+    // Prometheus sees no increase in a series that first appears with 1.
+    begin: (upstream: string): void => {
+      for (const kind of surplusKinds) surplus.inc({ upstream, kind }, 0)
+    },
+    count: (upstream: string, kind: Surplus['kind']): void => surplus.inc({ upstream: labelOf(upstream), kind }),
+    watch: (count: () => number): void => {
+      countOrigins = count
+    },
+  }
+}
+
+function createWaitingGauge(registers: Registry[]): UpstreamMetrics['watchWaiting'] {
+  let readMost: () => ReadonlyMap<string, number> = () => new Map()
+  new Gauge({
+    name: 'sallyport_upstream_waiting_most',
+    help: 'Requests of one organization that wait for the first byte of a model upstream, of the one with the most.',
+    labelNames: ['upstream'],
+    registers,
+    collect() {
+      this.reset()
+      const most = new Map<string, number>()
+      for (const [upstream, count] of readMost())
+        most.set(labelOf(upstream), Math.max(count, most.get(labelOf(upstream)) ?? 0))
+      for (const [upstream, count] of most) this.set({ upstream }, count)
+    },
+  })
+  return (read) => {
+    readMost = read
   }
 }
 

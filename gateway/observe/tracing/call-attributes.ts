@@ -1,6 +1,6 @@
 import type { Attributes } from '@opentelemetry/api'
 import type { Upstream } from '../../locate/upstream.ts'
-import { redact } from '../log/redact.ts'
+import { redactPath } from '../log/redact.ts'
 
 export type OutgoingCall = Readonly<{ method: string; upstream: Upstream }>
 
@@ -16,7 +16,7 @@ export function describeCall({ method, upstream }: OutgoingCall): Readonly<{ nam
       'http.request.method': method,
       'server.address': hostname,
       'server.port': Number(port || (protocol === 'https:' ? 443 : 80)),
-      'url.full': origin + redact(path).slice(0, pathLimit),
+      'url.full': origin + redactPath(path).slice(0, pathLimit),
       'sallyport.upstream': upstream.name,
     },
   }

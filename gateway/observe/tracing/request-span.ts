@@ -4,7 +4,7 @@ import type { Exchange } from '../../http/exchange.ts'
 import { methods } from '../../policy/route.ts'
 import type { RouteMatch } from '../../route/table.ts'
 import type { AuditedListener } from '../audit/line.ts'
-import { redact } from '../log/redact.ts'
+import { redactPath } from '../log/redact.ts'
 import type { RequestObserver } from '../request-record.ts'
 import { pathLimit } from './call-attributes.ts'
 
@@ -73,7 +73,7 @@ function describeMatch(span: Span, { route, target }: RouteMatch): void {
   span.setAttributes({
     'http.request.method': target.method,
     'http.route': route.path,
-    'url.path': redact(target.path).slice(0, pathLimit),
+    'url.path': redactPath(target.path).slice(0, pathLimit),
     'sallyport.route': route.id,
   })
 }

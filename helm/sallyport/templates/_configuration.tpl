@@ -20,7 +20,39 @@
 {{- if .Values.redis.secretName -}}
 {{- $_ := set $owned "redis" (dict "url" "file:/etc/sallyport/secrets/redis/url") -}}
 {{- end -}}
+{{- include "sallyport.refuseSecrets" (dict "at" "config" "node" .Values.config) -}}
 {{- mergeOverwrite (deepCopy .Values.config) $owned | toYaml -}}
+{{- end -}}
+
+{{/*
+Anyone who may read ConfigMaps reads the configuration. So a secret is ${VARIABLE} or file:PATH, and none stands in a URL. The
+names are those of gateway.schema.json; "bearer" is also a switch, and may be a list.
+*/}}
+{{- define "sallyport.refuseSecrets" -}}
+{{- $at := .at -}}
+{{- if kindIs "map" .node -}}
+{{- range $name, $child := .node -}}
+{{- $place := printf "%s.%s" $at $name -}}
+{{- if has $name (list "clientSecret" "bearer" "password") -}}
+{{- range (kindIs "slice" $child | ternary $child (list $child)) -}}
+{{- if not (or (kindIs "bool" .) (regexMatch "^(file:.+|[$][{][^{}]+[}])$" (toString .))) -}}
+{{- fail (printf "%s: write it as ${VARIABLE} or file:PATH; a ConfigMap keeps no secret" $place) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- include "sallyport.refuseSecrets" (dict "at" $place "node" $child) -}}
+{{- end -}}
+{{- else if kindIs "slice" .node -}}
+{{- range $index, $child := .node -}}
+{{- include "sallyport.refuseSecrets" (dict "at" (printf "%s[%d]" $at $index) "node" $child) -}}
+{{- end -}}
+{{- else if kindIs "string" .node -}}
+{{- /* Variables may hold any character. What is left before "@" is a user's name at most, with a variable behind it. */ -}}
+{{- $user := regexReplaceAll "[$][{][^{}]*[}]" .node "$" | regexFind "://[^/?#\\s]*@" -}}
+{{- if and $user (not (regexMatch "^://(?:[^:@$]*:)?[$]@$" $user)) -}}
+{{- fail (printf "%s: the URL holds user information; write the password as ${VARIABLE}, or the whole as file:PATH" $at) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* A migration needs the database alone: the rest stands there because the file must be whole. */}}

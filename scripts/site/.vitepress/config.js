@@ -2,6 +2,7 @@
 import { cpSync, existsSync, statSync } from 'node:fs'
 import { dirname, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { composeSidebar } from '../sidebar.js'
 
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 
@@ -72,115 +73,7 @@ const makeAnchor = (heading) =>
     .replaceAll(/[^\p{L}\p{N}_ -]/gu, '')
     .replaceAll(' ', '-')
 
-const item = (text, link, items) => ({ text, link, ...(items && { collapsed: true, items }) })
-const guide = (text, name, items) => item(text, `/docs/guides/${name}`, items)
-const explanation = (text, name) => item(text, `/docs/explanation/${name}`)
-const reference = (text, name) => item(text, `/docs/reference/${name}`)
-
-const sidebar = [
-  {
-    text: 'Learn',
-    items: [
-      item('Sallyport', '/'),
-      item('First request', '/docs/tutorials/first-request'),
-      item('Your platform', '/docs/tutorials/your-platform'),
-    ],
-  },
-  {
-    text: 'Do',
-    items: [
-      guide('Deploy', 'deploy'),
-      guide('Operate', 'run'),
-      guide('Replicas and workers', 'workers'),
-      guide('Configuration', 'configure'),
-      guide('Identity providers', 'identity-providers', [guide('Recipes', 'identity-provider-recipes')]),
-      guide('Opaque tokens', 'opaque-tokens'),
-      guide('Outside decision points', 'decision-points'),
-      guide('Users from claims', 'users-from-claims'),
-      guide('Organizations from claims', 'organizations-from-claims'),
-      guide('Write policies', 'write-policies'),
-      guide('Guard resources', 'guard-resources'),
-      guide('Change policies', 'review-policy-changes'),
-      guide('Reload policies', 'reload-policies'),
-      guide('Open streams and rights', 'open-exchanges'),
-      guide('Logouts', 'logouts'),
-      guide('Security events', 'security-events'),
-      guide('Verify the identity header', 'verify-identity'),
-      guide('API tokens', 'api-tokens'),
-      guide('External authorization', 'external-authorization/', [
-        guide('nginx', 'external-authorization/nginx'),
-        guide('ingress-nginx', 'external-authorization/ingress-nginx'),
-        guide('Caddy', 'external-authorization/caddy'),
-        guide('Traefik', 'external-authorization/traefik'),
-        guide('Envoy', 'external-authorization/envoy'),
-        guide('HAProxy', 'external-authorization/haproxy'),
-      ]),
-      guide('Adopt a database', 'adopt-a-database'),
-      guide('Adopt uuids and large integers', 'adopt-other-keys'),
-      guide('Fill the directory', 'fill-the-directory'),
-      guide('PostgreSQL', 'postgresql'),
-      guide('Redis', 'redis'),
-      guide('TLS', 'tls'),
-      guide('Upstreams', 'upstreams'),
-      guide('Connections and memory', 'connections'),
-      guide('Rotate keys', 'rotate-keys'),
-      guide('Explain a refusal', 'explain-a-refusal'),
-      guide('Console', 'console'),
-      guide('Incidents on the console', 'incidents'),
-      guide('Dashboard', 'dashboard'),
-      guide('Tracing', 'tracing'),
-      guide('Runbook', 'runbook', [
-        guide('Availability', 'runbook/availability'),
-        guide('Upstreams', 'runbook/upstreams'),
-        guide('Authentication', 'runbook/authentication'),
-        guide('Database and caches', 'runbook/database'),
-        guide('Configuration and audit', 'runbook/configuration'),
-        guide('Capacity', 'runbook/capacity'),
-      ]),
-      guide('Drills', 'drills'),
-    ],
-  },
-  {
-    text: 'Look up',
-    items: [
-      reference('Configuration keys', 'configuration'),
-      reference('Policy keys', 'policies'),
-      reference('Commands', 'commands'),
-      reference('Error codes', 'errors'),
-      reference('Metrics', 'metrics'),
-      reference('Logs', 'logs'),
-      reference('Audit', 'audit'),
-      reference('Event streams', 'event-streams'),
-      reference('Decision API', 'decision-api'),
-      reference('Change messages', 'change-messages'),
-      reference('Signals', 'signals'),
-    ],
-  },
-  {
-    text: 'Understand',
-    items: [
-      explanation('The life of a request', 'life-of-a-request'),
-      explanation('Architecture', 'architecture'),
-      explanation('Walks through the code', 'walks'),
-      explanation('Caches', 'caches'),
-      explanation('Revocation', 'revocation'),
-      explanation('Outages', 'outages'),
-      explanation('Performance', 'performance'),
-      explanation('Scale', 'scale'),
-      item('Benchmarks', '/docs/benchmarks/'),
-      item('Security', '/SECURITY'),
-      item('Support', '/SUPPORT'),
-      explanation('Decisions', 'decisions/'),
-      explanation('Interpretations of the contract', 'contract'),
-      explanation('Parts', 'parts'),
-      explanation('Glossary', 'glossary'),
-      item('Contributing', '/CONTRIBUTING', [
-        item('Tests and benches', '/test/'),
-        item('Advisories', '/test/advisories/'),
-      ]),
-    ],
-  },
-]
+const item = (text, link) => ({ text, link })
 
 export default {
   title: 'Sallyport',
@@ -207,11 +100,11 @@ export default {
   },
   themeConfig: {
     nav: [
-      item('First request', '/docs/tutorials/first-request'),
+      item('Your platform', '/docs/tutorials/your-platform'),
       item('All pages', '/docs/'),
       item('Changes', '/CHANGELOG'),
     ],
-    sidebar,
+    sidebar: composeSidebar(root),
     outline: [2, 3],
     search: { provider: 'local' },
   },

@@ -24,14 +24,19 @@ const keys = fc.constantFrom(
   'require: { ability: things:write }',
 )
 const row = fc
-  .tuple(path, fc.constantFrom('GET', 'POST', 'GET,POST'), fc.constantFrom('', 'host: h.example'), keys)
+  .tuple(
+    path,
+    fc.constantFrom('GET', 'POST', 'GET,POST'),
+    fc.constantFrom('', 'host: h.example', 'host: *.example'),
+    keys,
+  )
   .map((parts) => parts.filter((part) => part !== '').join(' '))
 
 const table = fc.uniqueArray(row, {
   minLength: 1,
   maxLength: 6,
   // Routes that tie would be refused.
-  selector: (line) => `${line.replace(/:x\d/g, ':').split(' ')[0]} ${line.includes('host:')}`,
+  selector: (line) => `${line.replace(/:x\d/g, ':').split(' ')[0]} ${/host: \S+/.exec(line)}`,
 })
 
 /** All short paths over the words of the routes and one that they do not have. */
@@ -75,7 +80,7 @@ function tryEverything(old: Policy, fresh: Policy): ReadonlySet<string> {
   const tables = { old: compileRoutes(old.routes), new: compileRoutes(fresh.routes) }
   const mayPass = { old: askOf(old), new: askOf(fresh) }
   const changed = new Set<string>()
-  for (const host of ['h.example', 'i.example'])
+  for (const host of ['h.example', 'i.example', 'h.h.example'])
     for (const method of ['GET', 'POST'])
       for (const at of plainPaths) {
         // Without other readings: for these a path is refused if a caller could reach something by them.

@@ -31,6 +31,7 @@ t.test('operations are read from YAML and JSON, with their places', async (t) =>
       template: '/things/{id}',
       pattern: '/things/:id',
       isWider: false,
+      split: undefined,
       id: 'getThing',
       isOpen: false,
       place: 'api.yaml:5:10',
@@ -40,6 +41,7 @@ t.test('operations are read from YAML and JSON, with their places', async (t) =>
       template: '/things/{id}',
       pattern: '/things/:id',
       isWider: false,
+      split: undefined,
       id: undefined,
       isOpen: false,
       place: 'api.yaml:6:10',
@@ -78,6 +80,59 @@ t.test('templates become patterns, whatever stands in them', async (t) => {
     ['/a b/%7Ec/é', '/a%20b/%7Ec/%C3%A9', false],
   ] as const)
     t.match(read({ [template]: { get: {} } }), [{ pattern, isWider }], template)
+})
+
+t.test('a parameter that may hold several segments is the rest, or no pattern where it is not the last', async (t) => {
+  for (const template of [
+    '/f/{name+}',
+    '/f/{proxy+}',
+    '/f/{name*}',
+    '/f/{name=**}',
+    '/f/{name=a/**}',
+    '/f/{n:path}',
+    '/f/{n:.*}',
+    '/f/{name...}',
+  ])
+    t.match(read({ [template]: { get: {} } }), [{ pattern: '/f/*', split: undefined }], template)
+  const withParameter = (parameter: unknown, template = '/f/{x}') =>
+    read({ [template]: { get: { parameters: [{ name: 'x', in: 'path', ...Object(parameter) }] } } })
+  const several: readonly unknown[] = [
+    { 'x-multi-segment': true },
+    { allowReserved: true },
+    { schema: { 'x-multi-segment': true } },
+    ...['^.+$', '^[\\w/.-]+$', '^a/.*'].map((pattern) => ({ schema: { pattern } })),
+    { schema: { format: 'path' } },
+    { example: 'a/b' },
+    { examples: { one: { value: 'a/b' } } },
+    { schema: { enum: ['a', 'a/b'] } },
+    ...['May contain `/`.', 'Slashes are kept.', 'One or multiple segments', 'Path to the object'].map(
+      (description) => ({
+        description,
+      }),
+    ),
+    { schema: { title: 'File Path' } },
+    ...['allOf', 'anyOf', 'oneOf'].map((how) => ({ schema: { [how]: [{ type: 'integer' }, { pattern: '^.+/.+$' }] } })),
+    { schema: { allOf: [{ oneOf: [{ format: 'path' }] }] } },
+  ]
+  for (const parameter of several) t.match(withParameter(parameter), [{ pattern: '/f/*' }], JSON.stringify(parameter))
+  t.match(read({ '/f/{file_path}': { get: {} } }), [{ pattern: '/f/*' }], 'as FastAPI describes {file_path:path}')
+  const single: readonly unknown[] = [
+    {},
+    ...['^[^/]+$', '^[a-z0-9-]+$', '[a-z]+', '^(a'].map((pattern) => ({ schema: { pattern } })),
+    { description: 'The name. It must not contain a slash.' },
+    { example: 'a-b' },
+  ]
+  for (const parameter of single) t.match(withParameter(parameter), [{ pattern: '/f/:x' }], JSON.stringify(parameter))
+  for (const template of ['/f/{id:[0-9]+}', '/f/{id:int}', '/f/{id=*}', '/f/{id}'])
+    t.match(read({ [template]: { get: {} } }), [{ pattern: '/f/:id', split: undefined }], template)
+  t.match(withParameter({ 'x-multi-segment': true }, '/f/{x}/meta'), [{ split: 'x' }])
+  const text = draftTable(read({ '/f/{name+}/meta': { get: {} }, '/f/{name+}': { get: {} } }), 'platform')
+  const { routes } = parsePolicy('drafts', new Map([['api.yaml', text]]), new Set(['platform']))
+  t.same(
+    routes.map(({ path }) => path),
+    ['/f/*'],
+  )
+  t.match(text, '# GET /f/{name+}/meta: "name" may hold several segments before the end, so write its routes by hand')
 })
 
 t.test('an unreadable part is reported with its place', async (t) => {

@@ -112,7 +112,8 @@ t.test('without a table to ask the observer is the live one itself', async (t) =
     warn: () => undefined,
     error: () => undefined,
   }
-  const { observe } = startShadow(configuration, { log, metrics, now: () => new Date(0), monotonicMs: () => 0 })
+  const times = { now: () => new Date(0), monotonicMs: () => 0 }
+  const { observe } = startShadow(configuration, { inForce: () => [], log, metrics, ...times })
   t.equal(observe(silent, exchange, 'id'), silent)
 })
 

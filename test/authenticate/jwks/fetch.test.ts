@@ -6,7 +6,9 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { createKeyLoader } from '../../../gateway/authenticate/jwks/fetch.ts'
+import type { Fetch } from '../../../gateway/authenticate/ask-issuer.ts'
+import { createKeyLoader, type KeyRoute } from '../../../gateway/authenticate/jwks/fetch.ts'
+import { fetchThrough } from '../../../gateway/http/outsiders.ts'
 import { describeError } from '../../../gateway/observe/log/log.ts'
 import { startFairClock } from '../../support/fair-clock.ts'
 import { createSigner } from '../../support/key-set.ts'
@@ -18,8 +20,10 @@ const { signal } = new AbortController()
 setFlagsFromString('--expose-gc')
 const collectGarbage = runInNewContext('gc') as () => void
 
+const usualRoute: KeyRoute = { through: (work) => fetchThrough({}, work), timeoutMs: 5_000, insecure: false }
+
 const loadOnce = (issuer: string, jwksUri: string | undefined) =>
-  createKeyLoader(issuer, jwksUri)({ reason: 'refresh', signal })
+  createKeyLoader(issuer, jwksUri, usualRoute)({ reason: 'refresh', signal })
 
 /** A small issuer over a real socket. */
 async function serve(t: Test, listener: RequestListener): Promise<string> {
@@ -91,6 +95,20 @@ t.test('a discovery document without an address is refused', async (t) => {
     const origin = await serveDiscovery(t, '', (origin) => ({ issuer: origin, jwks_uri }))
     await t.rejects(loadOnce(origin, undefined))
   }
+})
+
+t.test('an issuer on loopback leads to http on another machine where it is marked insecure alone', async (t) => {
+  const jwks_uri = 'http://keys.invalid/keys'
+  const origin = await serveDiscovery(t, '', (origin) => ({ issuer: origin, jwks_uri }))
+  await t.rejects(loadOnce(origin, undefined), /is http on another machine. Set issuers\[\].insecure/)
+  const asked: string[] = []
+  const ask: Fetch = (url, init) => {
+    asked.push(url)
+    return fetch(url.replace('http://keys.invalid', origin), init)
+  }
+  const route: KeyRoute = { through: (work) => work(ask), timeoutMs: 5_000, insecure: true }
+  t.same(await createKeyLoader(origin, undefined, route)({ reason: 'refresh', signal }), [first.jwk])
+  t.same(asked, [`${origin}/.well-known/openid-configuration`, jwks_uri])
 })
 
 t.test('a redirect is not followed', async (t) => {
@@ -189,7 +207,7 @@ async function serveMovable(t: Test) {
   }
   publishAt('/keys')
   answers['/keys'] = json({ keys: [first.jwk] })
-  return { origin, asked, answers, publishAt, load: createKeyLoader(origin, undefined) }
+  return { origin, asked, answers, publishAt, load: createKeyLoader(origin, undefined, usualRoute) }
 }
 
 const discovery = '/.well-known/openid-configuration'

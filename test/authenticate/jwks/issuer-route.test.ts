@@ -7,7 +7,7 @@ import { createKeyLoader } from '../../../gateway/authenticate/jwks/fetch.ts'
 import { checkIssuers } from '../../../gateway/boot/check-issuers.ts'
 import { createVerifier } from '../../../gateway/boot/issuers.ts'
 import { loadConfiguration } from '../../../gateway/configuration/configuration.ts'
-import { fetchThrough } from '../../../gateway/http/tls/client.ts'
+import { fetchThrough } from '../../../gateway/http/outsiders.ts'
 import { describeError } from '../../../gateway/observe/log/log.ts'
 import { createAuthority, ownNames, testCertificates } from '../../support/certificates.ts'
 import { startFairClock } from '../../support/fair-clock.ts'
@@ -21,7 +21,11 @@ const { signal } = new AbortController()
 type Route = Readonly<{ ca?: string; proxy?: string; timeoutMs?: number }>
 
 const load = (address: string, { timeoutMs = 2_000, ...route }: Route) =>
-  createKeyLoader(address, `${address}/keys`, { timeoutMs, through: (work) => fetchThrough(route, work) })({
+  createKeyLoader(address, `${address}/keys`, {
+    timeoutMs,
+    insecure: false,
+    through: (work) => fetchThrough(route, work),
+  })({
     reason: 'refresh',
     signal,
   })

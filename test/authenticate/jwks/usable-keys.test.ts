@@ -1,3 +1,4 @@
+import { generateKeyPairSync } from 'node:crypto'
 import { exportJWK, generateKeyPair, type JWK } from 'jose'
 import t from 'tap'
 import { usableKeys } from '../../../gateway/authenticate/jwks/usable-keys.ts'
@@ -52,6 +53,17 @@ t.test('shared secrets, keys for encryption, foreign curves and algorithms are n
     { ...jwk, kty: 'XYZ' },
   ])
     t.same(usableKeys([key as JWK]), [], JSON.stringify(key))
+})
+
+t.test('a key of Ed25519 is used under both names of its algorithm, and of no other curve', async (t) => {
+  const { x } = generateKeyPairSync('ed25519').publicKey.export({ format: 'jwk' })
+  const { x: longer } = generateKeyPairSync('ed448').publicKey.export({ format: 'jwk' })
+  for (const alg of ['EdDSA', 'Ed25519']) {
+    t.equal(usableKeys([{ kty: 'OKP', crv: 'Ed25519', x, alg } as JWK]).length, 1, alg)
+    t.equal(usableKeys([{ kty: 'OKP', crv: 'Ed448', x: longer, alg } as JWK]).length, 0, `${alg} of Ed448`)
+  }
+  for (const alg of ['Ed448', 'ed25519', 'eddsa'])
+    t.equal(usableKeys([{ kty: 'OKP', crv: 'Ed25519', x, alg } as JWK]).length, 0, alg)
 })
 
 t.test('a malformed key does not affect the others', async (t) => {

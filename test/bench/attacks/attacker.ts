@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 import { crc32 } from 'node:zlib'
+import pg from 'pg'
 import { hostilePaths } from '../../support/hostile-paths.ts'
 import type { Order, Told } from './order.ts'
 
@@ -123,6 +124,58 @@ const attacks: Readonly<Record<Order['kind'], () => void>> = {
     let index = 0
     const requests = hostilePaths.map((path) => compose(path.slice(0, 8_150)))
     pace(() => requests[index++ % requests.length] ?? '', 1)
+  },
+  chunks: () => {
+    const head = 'POST /datasets HTTP/1.1\r\nHost: attacked.example\r\nTransfer-Encoding: chunked\r\n\r\n'
+    const chunks = Buffer.from('1\r\nx\r\n'.repeat(11_000))
+    const upload = (): void => {
+      begun += 1
+      const socket = open(
+        () => {},
+        () => setTimeout(upload, 20),
+      )
+      const more = (): void => {
+        while (socket.write(chunks));
+      }
+      socket.on('connect', () => {
+        socket.write(head)
+        more()
+      })
+      socket.on('drain', more)
+    }
+    for (let count = 0; count < order.connections; count += 1) upload()
+  },
+  streams: () => {
+    const path = order.path ?? '/'
+    const bytes = compose(path, { ...order.headers, 'content-type': 'application/json', 'content-length': '2' })
+      .replace('GET', 'POST')
+      .concat('{}')
+    const stream = (): void => {
+      begun += 1
+      const socket = open(
+        () => {},
+        () => setTimeout(stream, 100),
+      )
+      socket.on('connect', () => socket.write(bytes))
+    }
+    for (let count = 0; count < order.connections; count += 1) stream()
+  },
+  notifications: () => {
+    const client = new pg.Client({ connectionString: order.databaseUrl })
+    const everyMs = 50
+    const count = Math.ceil(((order.perSecond ?? 0) * everyMs) / 1_000)
+    // Equal ones of a transaction are sent once.
+    const text = `select pg_notify('sallyport_changes', case n % 2 when 0 then '{"kind":"everything"}' else 'x' end || repeat(' ', n))
+      from generate_series(1, ${count}) n`
+    let isAnswered = true
+    const notify = async (): Promise<void> => {
+      if (!isAnswered) return
+      isAnswered = false
+      await client.query(text)
+      begun += count
+      isAnswered = true
+    }
+    void client.connect().then(() => setInterval(notify, everyMs))
   },
   guesses: () => pace(() => compose('/datasets', { authorization: `Bearer ${guess()}` }), 16),
   'read-ahead': () => {

@@ -7,8 +7,8 @@ export type Attack = Readonly<{
   name: string
   what: string
   settings?: SetUp['settings']
-  /** The behaviour of a tenant's cluster. */
-  cluster?: 'interim' | 'silent'
+  /** The behaviour of a tenant's cluster; with `blank-lines`, of the agents' upstream. */
+  cluster?: 'interim' | 'silent' | 'blank-lines'
   /** Whether others come for the first time, and are not known to any cache. */
   areOthersNew?: true
   order: Pick<Order, 'kind' | 'connections' | 'perSecond'>
@@ -59,6 +59,22 @@ export const attacks: readonly Attack[] = [
     },
     cluster: 'silent',
     order: { kind: 'read-ahead', connections: heldConnections },
+  },
+  {
+    name: 'chunks',
+    what: '40 uploads behind a 401, again and again, in chunks of one byte, as fast as they are taken',
+    order: { kind: 'chunks', connections: 40 },
+  },
+  {
+    name: 'blank-lines',
+    what: '10 streams of a model at once, each with 0.8 MB of blank lines a second',
+    cluster: 'blank-lines',
+    order: { kind: 'streams', connections: 10 },
+  },
+  {
+    name: 'notifications',
+    what: '10,000 notifications a second of a login without any right, that everything changed and of no meaning',
+    order: { kind: 'notifications', connections: 1, perSecond: 10_000 },
   },
   {
     name: 'guesses',

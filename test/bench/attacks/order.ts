@@ -1,6 +1,6 @@
 /** The order to an attacker, as JSON. */
 export type Order = Readonly<{
-  kind: 'line ends' | 'requests' | 'targets' | 'read-ahead' | 'guesses'
+  kind: 'line ends' | 'requests' | 'targets' | 'read-ahead' | 'guesses' | 'chunks' | 'streams' | 'notifications'
   origin: string
   /** Addresses of the attacker itself. */
   addresses: readonly string[]
@@ -10,6 +10,7 @@ export type Order = Readonly<{
   perSecond?: number
   path?: string
   headers?: Readonly<Record<string, string>>
+  databaseUrl: string
 }>
 
 /** The attacker's report when it is stopped. */

@@ -52,12 +52,14 @@ export async function play(attack: Attack, ground: Ground): Promise<Outcome> {
     const cluster = attack.cluster && (await startCluster(owner, attack.cluster, ground))
     const container = createContainer(owner)
     if (!container) notify('no cgroup can be made here: memory is counted, and not limited')
-    const gateway = await startGateway(owner, attack, ground, container?.node)
+    const agents = attack.cluster === 'blank-lines' ? cluster : undefined
+    const gateway = await startGateway(owner, attack, ground, { node: container?.node, agentsPort: agents?.port })
     const order = (origin: string, part: number): Order => ({
       ...scaled(part),
       origin,
       addresses: attackerAddresses,
-      ...(cluster && { path: cluster.path, headers: bearer(ground.world.serviceAccounts.robot.apiKey) }),
+      databaseUrl: ground.world.databaseUrl,
+      ...(cluster && { path: cluster.path, headers: cluster.headers }),
     })
     const next = await prepareOthers(attack, ground)
     const others = openHonest(owner, gateway.public, interruption)
@@ -134,28 +136,32 @@ async function during<Result>(order: Order, work: () => Promise<Result>): Promis
   }
 }
 
+type Cluster = Readonly<{ path: string; port: number; headers: Readonly<Record<string, string>> }>
+
 async function startCluster(
   owner: Owner,
   kind: NonNullable<Attack['cluster']>,
   { database, world }: Ground,
-): Promise<Readonly<{ path: string; port: number }>> {
+): Promise<Cluster> {
   const loader = `--import=${new URL('../typescript.js', import.meta.url)}`
   const script = fileURLToPath(new URL('hostile-cluster.ts', import.meta.url))
   const child: ChildProcess = fork(script, [kind], { execArgv: [loader] })
   owner.teardown(() => child.kill('SIGKILL'))
   const [port] = (await once(child, 'message')) as [number]
   setAside(child.pid)
+  if (kind === 'blank-lines') return { path: '/agent/1/responses', port, headers: oauth(world.users.member) }
   const [id] = await addClusters(database, world, `http://127.0.0.1:${port}`, 1)
-  return { path: `/clusters/${id}/proxy/x`, port }
+  return { path: `/clusters/${id}/proxy/x`, port, headers: bearer(world.serviceAccounts.robot.apiKey) }
 }
 
 async function startGateway(
   owner: Owner,
   { settings = {} }: Attack,
   { checkout, world, backendPort }: Ground,
-  node: string | undefined,
+  { node, agentsPort }: Readonly<{ node: string | undefined; agentsPort: number | undefined }>,
 ): Promise<Replica> {
-  const urls = { platform: `http://127.0.0.1:${backendPort}` }
+  const agents = agentsPort === undefined ? {} : { agents: `http://127.0.0.1:${agentsPort}` }
+  const urls = { platform: `http://127.0.0.1:${backendPort}`, ...agents }
   const file = writeMinimal(owner, checkout, world, { settings }, urls)
   const replica = await serveFile(owner, file, {}, { ...checkout.build, ...(node && { node }) })
   for (const pid of listTree(replica.pid))

@@ -19,13 +19,15 @@ export async function createDecide(configurationFile: string): Promise<Decide> {
         address: { host: '127.0.0.1', port: 0 },
         replaceIdentity: () => undefined,
         countConnections: () => 0,
+        keepPlacesFor: () => undefined,
         close: async () => undefined,
         destroy: () => undefined,
       }
     },
     send: async () => Promise.reject(new Error('nothing is sent')),
-    readHeldMemory: () => ({ bytes: 0, throttledConnections: 0 }),
+    readHeldMemory: () => ({ bytes: 0, throttledConnections: 0, heldReads: 0 }),
     countUpstreamConnections: () => new Map(),
+    countDistrustedOrigins: () => 0,
     close: async () => undefined,
   }
   await startListeners(configuration, { ...createProcessContext(configuration), engine })
@@ -55,7 +57,12 @@ class AskedExchange implements Exchange {
   readonly isHandshake = false
   readonly account = freeAccount
   readonly passedBytes = { received: 0, sent: 0 }
-  readonly body = { length: 0, read: async () => Buffer.alloc(0) }
+  readonly body = {
+    length: 0,
+    read: async () => Buffer.alloc(0),
+    begin: () => undefined,
+    cancel: () => undefined,
+  }
   readonly #onAnswer: (head: ResponseHead) => void
   readonly #listeners: ((isComplete: boolean) => void)[] = []
   status = 0

@@ -3,7 +3,7 @@ import type { Owner } from '../../support/owner.ts'
 import { findFreePort, type Peer, type Surroundings, startServer } from './peer.ts'
 
 const lack = (): string | undefined =>
-  findPrograms('envoy').length === 0 ? 'there is no envoy (node scripts/install-proxies.js)' : undefined
+  findPrograms('envoy').length === 0 ? 'there is no envoy (node scripts/install-tools.js proxies)' : undefined
 
 const typed = (type: string, fields: object): object => ({ '@type': `type.googleapis.com/envoy.${type}`, ...fields })
 
@@ -115,7 +115,7 @@ export const envoyExtAuthz: Peer = {
           allowed_headers: exact('x-oauth-access-token', 'x-organization-id'),
           http_service: {
             server_uri: { uri: surroundings.gateway.decision, cluster: 'decision', timeout: '5s' },
-            path_prefix: '/envoy',
+            path_prefix: '/envoy-named',
             authorization_response: {
               allowed_upstream_headers: exact('x-gateway-identity', 'x-organization-id', 'x-request-id'),
             },

@@ -2,7 +2,7 @@ import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** The folders of `scripts/install-bench.js` and `scripts/install-proxies.js`. */
+/** The folders of `scripts/install-tools.js bench` and `scripts/install-tools.js proxies`. */
 const folders = ['bench/bin', 'bench/node_modules/.bin', 'proxies/bin'].map((name) =>
   fileURLToPath(new URL(`../../../.sallyport/${name}`, import.meta.url)),
 )

@@ -4,7 +4,7 @@ import { findFreePort, type Peer, startServer } from './peer.ts'
 /** Verifies the signature of every request anew, and checks issuer, audience and expiry; the rest is one rule. */
 export const heimdallJwt: Peer = {
   name: 'heimdall, jwt authenticator',
-  lack: () => findLack('heimdall', 'node scripts/install-bench.js, with Go 1.25 or newer'),
+  lack: () => findLack('heimdall', 'node scripts/install-tools.js bench, with Go 1.25 or newer'),
   start: async (owner, { backendPort, issuer }) => {
     const port = await findFreePort()
     const configuration = {

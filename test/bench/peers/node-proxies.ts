@@ -10,7 +10,7 @@ const program = fileURLToPath(new URL('node-proxy.ts', import.meta.url))
 export const nodeProxies: readonly Peer[] = ['http-proxy', 'fast-gateway', '@fastify/http-proxy'].map((engine) => ({
   name: `${engine}, same decision`,
   lack: () =>
-    existsSync(`${packages}/${engine}`) ? undefined : `there is no ${engine} (node scripts/install-bench.js)`,
+    existsSync(`${packages}/${engine}`) ? undefined : `there is no ${engine} (node scripts/install-tools.js bench)`,
   start: async (owner, { backendPort, configurationFile }) => {
     const port = await findFreePort()
     const pid = await startServer(owner, port, {

@@ -4,7 +4,7 @@ import { findFreePort, type Peer, startServer } from './peer.ts'
 /** `ForwardAuth` to our decision listener. */
 export const traefikForwardAuth: Peer = {
   name: 'Traefik ForwardAuth + sallyport',
-  lack: () => findLack('traefik', 'node scripts/install-proxies.js'),
+  lack: () => findLack('traefik', 'node scripts/install-tools.js proxies'),
   start: async (owner, { backendPort, gateway }) => {
     const port = await findFreePort()
     const fixed = {

@@ -68,6 +68,9 @@ const organization = (id: number): OrganizationRecord => ({
   updatedAt: new Date(0),
 })
 
+/** The id of an agent and a cluster that do not exist. */
+const absentId = 99
+
 const cluster = (id: number, lastHeartbeatAt: Date | null): ClusterRecord => ({
   id,
   organizationId: 1,
@@ -114,6 +117,7 @@ function holdDirectory() {
     wrongSecrets: new Set<number>(),
     heartbeat: new Date(nowMs) as Date | null,
     revoked: true,
+    isAgentPublic: false,
     isDown: false,
     verifies: true as boolean | undefined,
   }
@@ -133,13 +137,14 @@ function holdDirectory() {
     verifyEmail: (id) => ask(`verify ${id}`, () => rows.verifies),
     findToken: (id) => ask(`token ${id}`, () => (rows.wrongSecrets.has(id) ? 'wrong-secret' : tokens.get(id))),
     findOrganization: (id) => ask(`organization ${id}`, () => (id < 100 ? organization(id) : undefined)),
-    findAgent: (id) => ask(`agent ${id}`, () => ({ id, organizationId: 1, isPublic: false })),
+    findAgent: (id) =>
+      ask(`agent ${id}`, () => (id === absentId ? undefined : { id, organizationId: 1, isPublic: rows.isAgentPublic })),
     findResource: ({ kind, id }) =>
       ask(`${kind.name} ${id}`, () => {
         if (id === 'foreign' || id === 'absent') return id === 'foreign' ? id : undefined
         return { levels: [{ id, organizationId: Number(id), ownerId: null, visibility: 'organization' as const }] }
       }),
-    findCluster: (id) => ask(`cluster ${id}`, () => cluster(id, rows.heartbeat)),
+    findCluster: (id) => ask(`cluster ${id}`, () => (id === absentId ? undefined : cluster(id, rows.heartbeat))),
     findMember: (_organization, id) => ask(`member ${id}`, () => ({ id, userType: 'human' as const })),
     findNamedMember: (organizationId, name) => ask(`named ${organizationId} ${Object.values(name)}`, () => user(1)),
     listMembers: ({ organizationId }) => ask(`members ${organizationId}`, () => []),
@@ -149,7 +154,7 @@ function holdDirectory() {
     mintToken: () => ask('mint', () => token(1, user(1))),
     listTokens: () => ask('list', () => ({ total: 0, tokens: [] })),
     revokeToken: ({ id }) => ask(`revoke ${id}`, () => (rows.revoked ? token(id, user(1)) : undefined)),
-    switchOrganization: (id) => ask(`switch ${id}`, () => undefined),
+    switchOrganization: (id, organizationId) => ask(`switch ${id}`, () => organizationId !== 10),
     noteTokenUse: (id) => asked.push(`use ${id}`),
     ping: () => ask('ping', () => undefined),
   }
@@ -167,8 +172,8 @@ function holdDirectory() {
     for (const subject of users.keys()) await directory.findByIdentity({ issuer, subject })
     for (const id of tokens.keys()) await directory.findToken(id, `hash-${id}`)
     for (const id of [10, 20]) await directory.findOrganization(id)
-    await directory.findAgent(30)
-    await directory.findCluster(40, new Date(nowMs))
+    await directory.findAgent(30, 1)
+    await directory.findCluster(40, new Date(nowMs), 1)
   }
   return {
     ...cached,
@@ -238,6 +243,47 @@ t.test('a foreign resource is held as long as an absent one, and for the asking 
   t.same(await ask(1), [])
   pass(100)
   t.same(await ask(1), both)
+})
+
+t.test('a foreign agent or cluster is held as long as an absent one, and a silent one asks no more', async (t) => {
+  const { directory, rows, pass, asked } = holdDirectory()
+  rows.heartbeat = null
+  const silentSince = new Date(nowMs)
+  const ask = async () => {
+    asked.length = 0
+    for (const id of [30, absentId]) await directory.findAgent(id, 2)
+    for (const id of [40, absentId]) await directory.findCluster(id, silentSince, 2)
+    return [...asked]
+  }
+  const all = ['agent 30', `agent ${absentId}`, 'cluster 40', `cluster ${absentId}`]
+  t.same(await ask(), all)
+  t.equal(await directory.findAgent(30, 2), 'foreign')
+  t.equal(await directory.findAgent(30, undefined), 'foreign', 'nor is it that of no organization')
+  t.equal(await directory.findCluster(40, silentSince, 2), 'foreign')
+  pass(850)
+  t.same(await ask(), [])
+  pass(100)
+  t.same(await ask(), all)
+  t.match(await directory.findAgent(30, 1), { id: 30 }, 'to its own organization it is there')
+  t.match(await directory.findCluster(40, silentSince, 1), { id: 40 })
+})
+
+t.test('a public agent is found by every organization, and by none of them once it is public no more', async (t) => {
+  const { directory, rows, pass, asked, forget } = holdDirectory()
+  rows.isAgentPublic = true
+  const find = async () =>
+    Promise.all([1, 2, undefined].map((organizationId) => directory.findAgent(30, organizationId)))
+  t.match(await find(), [{ id: 30 }, { id: 30 }, { id: 30 }])
+  pass(2_000)
+  asked.length = 0
+  await find()
+  t.same(asked, [], 'it is held as a fact')
+  rows.isAgentPublic = false
+  forget({ kind: 'agent', id: 30 })
+  t.match(await find(), [{ id: 30 }, 'foreign', 'foreign'])
+  rows.isAgentPublic = true
+  forget({ kind: 'agent', id: 30 })
+  t.match(await find(), [{ id: 30 }, { id: 30 }, { id: 30 }])
 })
 
 const [one, two, three] = ['one', 'two', 'three'].map((subject) => `user ${issuer} ${subject}`)
@@ -344,8 +390,8 @@ t.test('a failing store is not an answer, and is not remembered', async (t) => {
     () => directory.findByIdentity({ issuer, subject: 'one' }),
     () => directory.findToken(101, 'hash-101'),
     () => directory.findOrganization(10),
-    () => directory.findAgent(30),
-    () => directory.findCluster(40, new Date(0)),
+    () => directory.findAgent(30, 1),
+    () => directory.findCluster(40, new Date(0), 1),
     () => directory.createByIdentity(identity('new'), audit),
   ]
   for (const look of looks) await t.rejects(async () => look(), { code: 'directory_unavailable' })
@@ -354,10 +400,15 @@ t.test('a failing store is not an answer, and is not remembered', async (t) => {
   await warm()
 })
 
+const beatOf = async (directory: Directory, aliveSince: Date) => {
+  const found = await directory.findCluster(40, aliveSince, 1)
+  return typeof found === 'object' ? found.lastHeartbeatAt : found
+}
+
 t.test('a held heartbeat that is young enough is not asked for again', async (t) => {
   const { directory, asked, pass } = holdDirectory()
   for (let count = 0; count < 10; count++) {
-    await directory.findCluster(40, new Date(nowMs))
+    await directory.findCluster(40, new Date(nowMs), 1)
     pass(5_000)
   }
   t.equal(asked.length, 1)
@@ -366,16 +417,16 @@ t.test('a held heartbeat that is young enough is not asked for again', async (t)
 t.test('a cluster that seems silent is asked for again, once a second', async (t) => {
   const { directory, rows, asked, pass } = holdDirectory()
   const silentSince = new Date(nowMs + 1)
-  await directory.findCluster(40, silentSince)
+  await directory.findCluster(40, silentSince, 1)
   t.equal(asked.length, 1, 'what was just looked up is young enough')
   for (let count = 0; count < 10; count++) {
-    await directory.findCluster(40, silentSince)
+    await directory.findCluster(40, silentSince, 1)
     pass(100)
   }
   t.equal(asked.length, 1)
   rows.heartbeat = new Date(nowMs + 500)
   pass(1)
-  t.same((await directory.findCluster(40, silentSince))?.lastHeartbeatAt, new Date(nowMs + 500))
+  t.same(await beatOf(directory, silentSince), new Date(nowMs + 500))
   t.equal(asked.length, 2)
 })
 
@@ -383,7 +434,7 @@ t.test('a cluster that never said anything is as good as one of the beginning of
   const { directory, rows, asked, pass } = holdDirectory()
   rows.heartbeat = null
   for (let count = 0; count < 5; count++) {
-    t.equal((await directory.findCluster(40, new Date(0)))?.lastHeartbeatAt, null)
+    t.equal(await beatOf(directory, new Date(0)), null)
     pass(2_000)
   }
   t.equal(asked.length, 1)
@@ -402,11 +453,12 @@ t.test('the gateway’s own change is forgotten before it is answered, and annou
   ])
 })
 
-t.test('a revocation that found nothing, or failed, is not announced', async (t) => {
+t.test('a revocation or switch that changed nothing, or failed, is not announced', async (t) => {
   const { directory, rows, warm, lookAgain, told } = holdDirectory()
   await warm()
   rows.revoked = false
   t.equal(await directory.revokeToken({ id: 101, userId: 2 }, audit), undefined)
+  t.equal(await directory.switchOrganization(1, 10, audit), false)
   rows.isDown = true
   await t.rejects(directory.revokeToken({ id: 101, userId: 1 }, audit), { code: 'directory_unavailable' })
   await t.rejects(directory.switchOrganization(1, 10, audit), { code: 'directory_unavailable' })
@@ -430,7 +482,8 @@ t.test('a fact that decides nothing about a request is never held', async (t) =>
   for (let count = 0; count < 2; count++) {
     await directory.findMember(1, 2)
     await directory.listTokens(1, { page: 1, perPage: 20 })
-    await directory.mintToken({ userId: 1, name: null, hash: 'h', abilities: [], expiresAt: null }, undefined, audit)
+    const token = { userId: 1, organizationId: 1, name: null, hash: 'h', abilities: [], expiresAt: null }
+    await directory.mintToken(token, undefined, audit)
     directory.noteTokenUse(7, new Date(0))
     await directory.ping()
   }

@@ -2,7 +2,7 @@ import t from 'tap'
 import type { TokenRecord } from '../../../gateway/directory/directory.ts'
 import { createTokenLane } from '../../../gateway/directory/lookups/token-lane.ts'
 import { GatewayError } from '../../../gateway/errors/gateway-error.ts'
-import { createTurns } from '../../../gateway/lib/turns.ts'
+import { Turns } from '../../../gateway/rights/turns.ts'
 import { until } from '../../support/gateway.ts'
 
 const hashOf = (id: number): string => id.toString(16).padStart(64, '0')
@@ -193,12 +193,12 @@ t.test('a question that fails fails all that wait, and the next one is asked ane
 })
 
 t.test('turns go round, whatever comes and goes', async (t) => {
-  const turns = createTurns<string>(100)
+  const turns = new Turns<string>({ mostWaiting: 100 })
   for (const item of ['a1', 'a2', 'a3', 'b1', 'c1', 'c2']) turns.push(item.charAt(0), item)
   t.same(turns.take(4), ['a1', 'b1', 'c1', 'a2'])
   turns.push('b', 'b2')
   t.same(turns.take(10), ['c2', 'a3', 'b2'])
-  t.equal(turns.size(), 0)
+  t.equal(turns.size, 0)
   t.same(turns.take(1), [])
   // Against the simplest thing that could be right.
   const held = new Map<string, number>()
@@ -211,7 +211,7 @@ t.test('turns go round, whatever comes and goes', async (t) => {
     if (random(3) > 0) {
       const owner = `o${random(random(2) === 0 ? 3 : 40)}`
       const longest = Math.max(0, ...held.values())
-      const isFull = turns.size() === 100
+      const isFull = turns.size === 100
       const dropped = turns.push(owner, owner)
       t.equal(dropped !== undefined, isFull)
       held.set(owner, (held.get(owner) ?? 0) + 1)
@@ -221,6 +221,6 @@ t.test('turns go round, whatever comes and goes', async (t) => {
       held.set(dropped, left - 1)
     } else for (const owner of turns.take(random(9))) held.set(owner, (held.get(owner) ?? 0) - 1)
     const sum = [...held.values()].reduce((all, count) => all + count, 0)
-    if (sum !== turns.size()) t.fail('lost one')
+    if (sum !== turns.size) t.fail('lost one')
   }
 })

@@ -24,6 +24,7 @@ import {
   ProvisionRefusal,
 } from '../../../gateway/directory/postgres/provision/provisioning.ts'
 import { createServiceAccount } from '../../../gateway/directory/postgres/provision/service-accounts.ts'
+import type { DeclaredOrganization } from '../../../gateway/policy/organizations.ts'
 import { adoptDatabase } from '../../support/adonis/adopted.ts'
 import { backendRows, backendTables } from '../../support/adonis/tables.ts'
 import { until } from '../../support/gateway.ts'
@@ -34,12 +35,16 @@ const world = await startTestWorld(t)
 const { writer, insert } = await populate(t, world)
 const { acme } = world.organizations
 
+type OpenOptions = Readonly<{ lockTimeoutMs?: number; declared?: readonly DeclaredOrganization[] }>
+
 /** Directories as the command line opens them. */
-function open(url: string, lockTimeoutMs?: number) {
+function open(url: string, { lockTimeoutMs, declared = [] }: OpenOptions = {}) {
   const settings = { url, pooler: 'none', poolSize: 2, connectTimeoutMs: 10_000, queryTimeoutMs: 10_000 } as const
   const database = openDatabase(settings, () => undefined)
   t.teardown(() => database.close())
-  return createProvisioning(database, lockTimeoutMs)
+  const byId = new Map(declared.map((one) => [one.id, one]))
+  const bySlug = new Map(declared.map((one) => [one.slug, one]))
+  return createProvisioning(database, { byId, bySlug }, lockTimeoutMs)
 }
 
 const provisioning = open(world.databaseUrl)
@@ -102,6 +107,42 @@ t.test('an organization is created once for each external id, in the trail, and 
   t.match(kept, { id: first.row.id, name: 'Umbrella', externalId: 'crm-1' })
 })
 
+t.test('no organization or member is made where the policy declares the organization', async (t) => {
+  const { row: before } = await create('declared-later')
+  const declare = (id: number, slug: string) => ({ id, slug, accountType: 'team', source: 'claims' }) as const
+  const declared = [
+    declare(1_000_000_000, 'partner'),
+    declare(1_000_000_001, 'declared-later'),
+    declare(acme.id, 'other'),
+  ]
+  const { change } = open(world.databaseUrl, { declared })
+  const counts = async () => Promise.all(['organizations', 'role_assignments', 'audit_events'].map(countRows))
+  const known = await counts()
+  const refused = refusal(/may be taken for one that the policy declares.*nothing was changed: give another slug/)
+  for (const slug of ['partner', 'Partner', 'p\u00e1rtner'])
+    await t.rejects(
+      change(audit, (provision) =>
+        createOrganization(provision, { slug, name: slug, accountType: 'team', externalId: undefined }),
+      ),
+      refused,
+      slug,
+    )
+  const { id } = await logIn('provision-declared')
+  const logged = await counts()
+  for (const organization of [{ id: before.id }, { slug: 'declared-later' }, { id: acme.id }])
+    await t.rejects(
+      change(audit, (provision) =>
+        addMember(provision, { organization, person: { id }, role: 'org-member', replaces: false }),
+      ),
+      refused,
+      JSON.stringify(organization),
+    )
+  t.same(await counts(), logged)
+  t.equal(logged[0], known[0])
+  const wanted = { slug: 'hooli', name: 'Hooli', accountType: 'team', externalId: undefined } as const
+  t.match(await change(audit, (provision) => createOrganization(provision, wanted)), { isNew: true }, 'another slug')
+})
+
 t.test('one of two commands at once with one external id creates', async (t) => {
   const both = await Promise.all([create('twin', 'twin'), create('twin', 'twin')])
   t.same(both.map(({ isNew }) => isNew).sort(), [false, true])
@@ -109,7 +150,7 @@ t.test('one of two commands at once with one external id creates', async (t) => 
 })
 
 t.test('a command that waits too long for another says so', async (t) => {
-  const hasty = open(world.databaseUrl, 50)
+  const hasty = open(world.databaseUrl, { lockTimeoutMs: 50 })
   const work = write(async () => {
     const late = hasty.change(audit, async () => undefined)
     await t.rejects(late, refusal(/^another command changes the directory now; run this one when that has ended$/))

@@ -38,6 +38,10 @@ function holdCluster(row: Date | null, value?: string) {
       monotonicMs: () => monotonicMs,
     }),
   )
+  const find = async (): Promise<ClusterRecord | undefined> => {
+    const found = await directory.findCluster(7, aliveSince, 1)
+    return typeof found === 'object' ? found : undefined
+  }
   return {
     state,
     asked,
@@ -47,8 +51,8 @@ function holdCluster(row: Date | null, value?: string) {
       monotonicMs += ms
     },
     release: () => release(),
-    find: () => directory.findCluster(7, aliveSince),
-    beat: async () => (await directory.findCluster(7, aliveSince))?.lastHeartbeatAt ?? null,
+    find,
+    beat: async () => (await find())?.lastHeartbeatAt ?? null,
   }
 }
 
@@ -79,6 +83,23 @@ t.test('a heartbeat in Redis changes nothing else of the cluster', async (t) => 
     isDeleting: false,
     lastHeartbeatAt: new Date(nowMs),
   })
+})
+
+t.test('another organization’s cluster asks Redis and the store no more than an absent one', async (t) => {
+  const asked: number[] = []
+  const store = {
+    findCluster: async (id: number) => {
+      asked.push(id)
+      return id === 7 ? ('foreign' as const) : undefined
+    },
+  } satisfies Pick<Directory, 'findCluster'>
+  const directory = withHeartbeats(store as Partial<Directory> as Directory, async (id) => {
+    asked.push(-id)
+    return undefined
+  })
+  t.equal(await directory.findCluster(7, aliveSince, 1), 'foreign')
+  t.equal(await directory.findCluster(8, aliveSince, 1), undefined)
+  t.same(asked, [7, 8])
 })
 
 t.test('if Redis says that the cluster lives, no young row is asked for', async (t) => {

@@ -34,6 +34,7 @@ function follow(t: Test, servers: RedisServers & Partial<RedisSettings>) {
       onChange: (change) => void heard.push(change),
       onConnected: () => undefined,
       onSynced: () => undefined,
+      onUnreadable: () => undefined,
       onLost: (error) => void causes.push(String(error)),
     },
   )
@@ -61,7 +62,7 @@ function connectRedis(t: Test, url: string): Redis {
 
 const hostOf = ({ url }: RedisServer): string => new URL(url).host
 
-/** The rights that docs/guides/redis.md names. */
+/** The rights that docs/guides/replicas.md names. */
 const least =
   'ACL SETUSER least on >secret ~sallyport:* &sallyport:* -@all +ping +role +subscribe +publish +get +eval +evalsha +set +incrby +pttl +expire'
 

@@ -7,9 +7,12 @@ import { until } from '../../support/gateway.ts'
 /** A body without a connection, and what becomes of it at its consumer. */
 function open({ minBodyBytesPerSecond = 0, awaitsContinue = false, limitBytes = 100 } = {}) {
   const seen = { text: '', end: '', isReading: true, continues: 0 }
+  const deadline = new Deadline()
   const source = {
-    deadline: new Deadline(),
+    setDeadline: deadline.set.bind(deadline),
+    stopDeadline: () => deadline.stop(),
     account: freeAccount,
+    isHeld: false,
     pauseReading: () => {
       seen.isReading = false
     },

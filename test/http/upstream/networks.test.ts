@@ -101,7 +101,7 @@ t.test('a name counts by the address that is connected to, at each connection', 
       ),
     ),
   })
-  const engine = createEngine(10, names)
+  const engine = createEngine({ maxUpstreamConnections: 10, names })
   t.teardown(() => engine.close())
   const networks: Networks = createNetworks({ allow: ['127.0.0.2'], deny: [] }, ports)
   const send = (isFreshConnection: boolean): Promise<UpstreamResult> =>
@@ -120,7 +120,9 @@ t.test('a name counts by the address that is connected to, at each connection', 
     })
   const read = async (answered: UpstreamResult): Promise<void> => {
     if ('connection' in answered) throw new Error('not an upgrade')
-    await new Promise<void>((resolve, reject) => answered.pipe({ data: () => true, end: resolve, fail: reject }))
+    await new Promise<void>((resolve, reject) =>
+      answered.pipe({ data: () => true, end: () => resolve(), fail: reject }),
+    )
   }
   for (let count = 0; count < 4; count += 1) await read(await send(true))
   const addresses = () => sockets.map(({ localAddress }) => localAddress)

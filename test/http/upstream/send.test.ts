@@ -4,9 +4,10 @@ import t from 'tap'
 import { createEngine } from '../../../gateway/http/create-engine.ts'
 import type { UpstreamRequest, UpstreamResult } from '../../../gateway/http/engine.ts'
 import { freeAccount } from '../../../gateway/http/memory-budget.ts'
+import { PreparedHeaders } from '../../../gateway/http/prepared-headers.ts'
 import { Http1RequestBody } from '../../../gateway/http/server/request-body.ts'
 import { Deadline } from '../../../gateway/lib/deadline.ts'
-import { countHeads, startRawUpstream, until } from '../../support/gateway.ts'
+import { countHeads, passTurn, startRawUpstream, until } from '../../support/gateway.ts'
 
 const ok = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'
 
@@ -50,9 +51,12 @@ async function ask(origin: string, request: Partial<UpstreamRequest> = {}, of = 
 
 /** A body of eight bytes, as its client sends them. */
 function dripBody(): Http1RequestBody {
+  const deadline = new Deadline()
   const source = {
-    deadline: new Deadline(),
+    setDeadline: deadline.set.bind(deadline),
+    stopDeadline: () => deadline.stop(),
     account: freeAccount,
+    isHeld: false,
     pauseReading: () => {},
     resumeReading: () => {},
     writeContinue: () => {},
@@ -66,7 +70,10 @@ const answerHeads = (answer: string | ((count: number) => string)) => (socket: S
 
 t.test('a connection serves one request after the other', async (t) => {
   const upstream = await startRawUpstream(t, answerHeads(ok))
-  for (let count = 0; count < 3; count++) t.equal(await ask(upstream.url), '200 ok')
+  for (let count = 0; count < 3; count++) {
+    t.equal(await ask(upstream.url), '200 ok')
+    await passTurn()
+  }
   t.equal(upstream.sockets().length, 1)
   t.match(upstream.received()[0], /^GET \/ HTTP\/1\.1\r\nhost: 127\.0\.0\.1:\d+\r\nconnection: keep-alive\r\n\r\nGET /)
 })
@@ -99,7 +106,7 @@ t.test('bytes of an upstream from before a request has left do not answer it', a
   const upstream = await startRawUpstream(t, answerHeads(ok))
   t.equal(await ask(upstream.url), '200 ok')
   // Behind a timer the next thing that happens is a look for bytes, and these are here.
-  await sleep(1)
+  await passTurn()
   upstream.sockets()[0]?.write('HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil')
   t.equal(await ask(upstream.url), 'stale')
   t.equal(upstream.received().join('').match(/GET/g)?.length, 1, 'the upstream did not hear of it')
@@ -130,6 +137,7 @@ t.test('a body may take longer than its kept connection would have waited for wo
     if (/(?:\r\n\r\n|halfhalf)$/.test(soFar)) socket.write(ok.replace('\r\n\r\n', '\r\nkeep-alive: timeout=3\r\n\r\n'))
   })
   t.equal(await ask(upstream.url), '200 ok')
+  await passTurn()
   const body = dripBody()
   body.push(Buffer.from('half'))
   const answer = ask(upstream.url, { method: 'POST', body, bodyLimitBytes: 100 })
@@ -146,7 +154,6 @@ const broken: Readonly<Record<string, string>> = {
   'no status line': 'nonsense\r\n\r\n',
   'a status beyond all': ok.replace('200', '600'),
   'another version': ok.replace('HTTP/1.1', 'HTTP/2.0'),
-  'an unasked 100': `HTTP/1.1 100 Continue\r\n\r\n${ok}`,
   'an unasked 101': 'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n',
   'a head without end': `HTTP/1.1 200 OK\r\n${`x: ${'y'.repeat(1_000)}\r\n`.repeat(70)}\r\n`,
 }
@@ -158,8 +165,9 @@ for (const [what, answer] of Object.entries(broken))
   })
 
 t.test('early heads that are well-formed are passed over', async (t) => {
+  const unasked = 'HTTP/1.1 100 Continue\r\n\r\n'
   const early = 'HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n'
-  const upstream = await startRawUpstream(t, answerHeads(early + early + ok))
+  const upstream = await startRawUpstream(t, answerHeads(early + unasked + early + ok))
   t.equal(await ask(upstream.url), '200 ok')
 })
 
@@ -169,6 +177,7 @@ t.test('a kept connection that closes under its next request is told from one th
     else socket.resetAndDestroy()
   })
   t.equal(await ask(upstream.url), '200 ok')
+  await passTurn()
   t.equal(await ask(upstream.url), 'stale')
   t.equal(await ask(upstream.url, { isFreshConnection: true }), '200 ok')
   const half = await startRawUpstream(t, (socket) => void socket.end('HTTP/1.1 2'))
@@ -207,7 +216,7 @@ t.test('no more connections are open than may be, and an idle one makes room', a
     (socket, soFar) => void (soFar.includes('/held') ? held.push(socket) : socket.write(ok)),
   )
   const other = await startRawUpstream(t, answerHeads(ok))
-  const narrow = createEngine(1)
+  const narrow = createEngine({ maxUpstreamConnections: 1 })
   t.teardown(() => narrow.close())
   t.equal(await ask(upstream.url, {}, narrow), '200 ok')
   t.equal(await ask(other.url, {}, narrow), '200 ok', 'the idle one gives way')
@@ -217,6 +226,18 @@ t.test('no more connections are open than may be, and an idle one makes room', a
   held[0]?.write(ok)
   t.equal(await busy, '200 ok')
   t.equal(await ask(other.url, {}, narrow), '200 ok')
+})
+
+t.test('a head that its last lines make too large is not sent, and its connection closes', async (t) => {
+  const upstream = await startRawUpstream(t, answerHeads(ok))
+  const prepare = () => new PreparedHeaders(['x-identity', 'a'.repeat(100)])
+  t.equal(await ask(upstream.url, { prepare, headLimitBytes: 1_024 }), '200 ok')
+  t.ok(upstream.received().join('').includes('x-identity'))
+  const before = upstream.received().join('')
+  t.equal(await ask(upstream.url, { prepare, headLimitBytes: 120 }), 'head-too-large')
+  await passTurn()
+  t.equal(upstream.received().join(''), before)
+  t.equal(await ask(upstream.url, { headLimitBytes: 120 }), '200 ok')
 })
 
 t.test('an engine that closes breaks what is under way', async (t) => {

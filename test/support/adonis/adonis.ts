@@ -14,7 +14,7 @@ const typescript = fileURLToPath(import.meta.resolve('typescript'))
 /** The reason why AdonisJS cannot be started; undefined where it can. The script writes the file last. */
 export const adonisLack: string | undefined = existsSync(join(installed, '.lock'))
   ? undefined
-  : 'there is no AdonisJS: run scripts/install-companions.js'
+  : 'there is no AdonisJS: run scripts/install-tools.js companions'
 
 /** A token as AdonisJS sees it. */
 export type AdonisToken = Readonly<{

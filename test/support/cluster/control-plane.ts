@@ -20,7 +20,7 @@ export const clusterPrograms = folder
 
 const missing = programs.filter((name) => !existsSync(programOf(name)))
 export const clusterLack =
-  missing.length === 0 ? undefined : `${missing.join(' and ')} missing: run scripts/install-cluster.js`
+  missing.length === 0 ? undefined : `${missing.join(' and ')} missing: run scripts/install-tools.js cluster`
 
 /** Sends a request to the API server; throws unless it succeeds or the object is gone. */
 export type CallApi = (method: string, path: string, body?: JsonValue) => Promise<JsonValue>

@@ -50,6 +50,18 @@ export function testAllowed(t: Test, stage: Stage, manners: Manners): void {
     'of a public route': { path: '/status' },
     'of a public route with a credential': { path: '/status', headers: oauth(users.owner) },
   }
+  t.test('a JWT of nearly 16 KiB passes', async (t) => {
+    const { sub, email } = users.member
+    const groups = Array.from(
+      { length: 290 },
+      (_, index) => `00000000-0000-4000-8000-${String(index).padStart(12, '0')}`,
+    )
+    const jwt = await stage.world.mint({ sub, email, claims: { groups } })
+    t.ok(jwt.length > 15_000 && jwt.length < 16_384, `${jwt.length} bytes`)
+    const { answer } = await stage.front.ask({ path: '/datasets', headers: { ...plainHeaders, ...oauth({ jwt }) } })
+    t.equal(answer.status, 200)
+  })
+
   for (const [name, request] of Object.entries(calls))
     t.test(`a request ${name} passes as in proxy mode`, async (t) => {
       await testSameArrival(t, stage, manners, { ...request, headers: { ...plainHeaders, ...request.headers } })

@@ -28,7 +28,7 @@ local function ask(address, path, headers)
   return tonumber(status), answer
 end
 
-core.register_action("auth-request", { "http-req" }, function(txn, backend, path)
+local function authorize(txn, backend, path, copies)
   local address
   for _, server in pairs(core.backends[backend].servers) do
     address = server:get_addr()
@@ -37,5 +37,16 @@ core.register_action("auth-request", { "http-req" }, function(txn, backend, path
   txn:set_var("txn.auth_response_successful", status ~= nil and status >= 200 and status < 300)
   for name, value in pairs(answer or {}) do
     txn:set_var("req.auth_response_header." .. name:gsub("[^a-zA-Z0-9]", "_"), value)
+    if copies(name) then txn.http:req_set_header(name, value) end
   end
+end
+
+core.register_action("auth-request", { "http-req" }, function(txn, backend, path)
+  authorize(txn, backend, path, function() return false end)
+end, 2)
+
+-- As the script's auth-intercept with `*` for headers of a permit, which it asks for by HEAD here. The script itself
+-- leaves out Content-Length, others may not.
+core.register_action("auth-intercept", { "http-req" }, function(txn, backend, path)
+  authorize(txn, backend, path, function(name) return name ~= "host" end)
 end, 2)

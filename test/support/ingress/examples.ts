@@ -13,6 +13,8 @@ export type Places = Readonly<{
   public: number
   /** 8081: its decision listener. */
   decision: number
+  /** 9090: its admin listener. */
+  admin?: number
   /** 3000: the backend. */
   backend: number
 }>
@@ -27,9 +29,10 @@ export function placeExample(name: string, places: Places): string {
     8000: places.front,
     8080: places.public,
     8081: places.decision,
+    9090: places.admin ?? 9090,
     3000: places.backend,
   }
-  return read(name).replace(/\b(?:8000|8080|8081|3000)\b/g, (port) => String(ports[port]))
+  return read(name).replace(/\b(?:8000|8080|8081|9090|3000)\b/g, (port) => String(ports[port]))
 }
 
 /** Writes files into a folder that goes with the owner. */

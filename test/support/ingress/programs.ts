@@ -25,7 +25,7 @@ export type ProgramName = keyof typeof versionArguments
 /** Those that can ask the decision listener. */
 export type ProxyName = Exclude<ProgramName, 'lighttpd' | 'varnishd' | 'apache2'>
 
-/** The folder of `scripts/install-proxies.js`. */
+/** The folder of `scripts/install-tools.js proxies`. */
 const environment = fileURLToPath(new URL('../../../.sallyport/proxies', import.meta.url))
 
 /**
@@ -36,7 +36,7 @@ export function testProxy(t: Test, name: ProgramName, run: (t: Test, program: Pr
   const programs = findPrograms(name)
   for (const program of programs) void t.test(program.version, (t) => run(t, program))
   if (programs.length > 0) return
-  const lack = `there is no ${name}: neither on PATH nor by scripts/install-proxies.js`
+  const lack = `there is no ${name}: neither on PATH nor by scripts/install-tools.js proxies`
   testUnlessLacking(t, name, async () => undefined, lack)
 }
 

@@ -52,6 +52,7 @@ export async function startStage(t: Test, world: TestWorld, startFront: StartFro
     front: port,
     public: toPublic.wire.port,
     decision: toDecision.wire.port,
+    admin: Number(new URL(gateway.admin).port),
     backend: toBackend.port,
   })
   // Some listen before they know where to.

@@ -6,7 +6,7 @@ import { populate } from '../population.ts'
 import { startServing } from '../serve.ts'
 import { type Sdk, streamingWays } from './sdk.ts'
 import { hasteMs, type Scene, type Stage, type Use } from './stage.ts'
-import { either, firstHalf, halfEvent, joinScripts } from './worker-scripts.ts'
+import { either, finishReason, firstHalf, halfEvent, joinScripts, unclosedEnd } from './worker-scripts.ts'
 
 /** Streams that die: a program that goes through one is told, in the end, that it has not got everything. */
 export function testBrokenStreams(t: Test, stage: Stage, sdk: Sdk): void {
@@ -17,6 +17,18 @@ export function testBrokenStreams(t: Test, stage: Stage, sdk: Sdk): void {
     'resets its connection': [after({ waitMs: 100 }, { end: 'rst' }), 'worker_disconnected'],
     'ends without a terminal event': [after(), 'worker_disconnected'],
     'breaks off within an event': [within, 'worker_disconnected'],
+    'closes its connection before its last blank line': [
+      { script: joinScripts(firstHalf, unclosedEnd, either({ end: 'fin' })) },
+      'worker_disconnected',
+    ],
+    'closes its connection behind a finish_reason that should end it': [
+      { script: joinScripts(firstHalf, finishReason, either({ end: 'fin' })), gateway: stage.markerlessGateway },
+      'worker_disconnected',
+    ],
+    'ends without a finish_reason that should end it': [
+      { ...after(), gateway: stage.markerlessGateway },
+      'worker_disconnected',
+    ],
     'falls silent': [{ ...after({ end: 'hang' }), gateway: stage.hastyGateway }, 'upstream_timeout'],
   }
   for (const [name, [scene, code]] of Object.entries(deaths))

@@ -2,6 +2,7 @@ import type { Test } from 'tap'
 import type { RecordedRequest } from '../../../gateway/demo/backends/record-requests.ts'
 import type { JsonValue } from '../client.ts'
 import { startTestGateway } from '../gateway.ts'
+import { modelRoutes } from '../streams.ts'
 import { startTestWorld, type TestWorld } from '../world.ts'
 import { type AgentBackend, firstScriptHeader, startAgentBackend } from './agent-backend.ts'
 import { type Api, apis, type Outcome, type Sdk, type Way } from './sdk.ts'
@@ -46,6 +47,8 @@ export type Stage = Readonly<{
   hastyGateway: string
   /** Gives an answer up that does not begin. */
   impatientGateway: string
+  /** Its chat backends send no [DONE]. */
+  markerlessGateway: string
   /** A gateway whose upstream does not run. */
   lonelyGateway: string
   /** Uses the SDK in each of these ways, on both APIs and with each of its clients, all at once. */
@@ -54,6 +57,10 @@ export type Stage = Readonly<{
 
 /** The silence after which these gateways send a keep-alive, and that after which they give an answer up. */
 export const hasteMs = { keepAlive: 200, silence: 4_000 }
+
+const markerlessRoutes = modelRoutes.map((route) =>
+  route.id === 'chat' ? { ...route, stream: { kind: 'chat', end: 'finishReason' } } : route,
+)
 
 /** Starts whatever an SDK may meet, short of the gateway's own end. */
 export async function startStage(t: Test): Promise<Stage> {
@@ -64,11 +71,12 @@ export async function startStage(t: Test): Promise<Stage> {
   const database = { url: world.databaseUrl, connectTimeoutMs: 15_000, queryTimeoutMs: 15_000 }
   const startWith = (timeouts: Readonly<Record<string, number>>) =>
     startTestGateway(t, { world, upstreams, settings: { database, timeouts } })
-  const [steady, attentive, hasty, impatient, lonely] = await Promise.all([
+  const [steady, attentive, hasty, impatient, markerless, lonely] = await Promise.all([
     startWith({}),
     startWith({ keepAliveMs }),
     startWith({ keepAliveMs, streamIdleMs: silence, idleMs: silence }),
     startWith({ firstByteMs: silence }),
+    startTestGateway(t, { world, upstreams, settings: { database }, routes: markerlessRoutes }),
     startTestGateway(t, { world, settings: { database } }),
   ])
   const standard = { apiKey: world.serviceAccounts.robot.apiKey, gateway: steady.public, path: '/agent/1' }
@@ -105,6 +113,7 @@ export async function startStage(t: Test): Promise<Stage> {
     attentiveGateway: attentive.public,
     hastyGateway: hasty.public,
     impatientGateway: impatient.public,
+    markerlessGateway: markerless.public,
     lonelyGateway: lonely.public,
     play: (sdk, ways, scene) =>
       Promise.all(

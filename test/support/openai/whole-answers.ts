@@ -2,8 +2,17 @@ import type { Test } from 'tap'
 import { until } from '../gateway.ts'
 import { oauth } from '../world.ts'
 import { type Outcome, type Sdk, streamingWays, ways } from './sdk.ts'
-import { hasteMs, type Stage } from './stage.ts'
-import { either, firstHalf, joinScripts, numberEvents, secondHalf } from './worker-scripts.ts'
+import { hasteMs, type Stage, type Use } from './stage.ts'
+import {
+  either,
+  firstHalf,
+  joinScripts,
+  markerlessHalf,
+  numberEvents,
+  secondHalf,
+  unclosedHalf,
+  unclosedMarkerlessHalf,
+} from './worker-scripts.ts'
 
 /** Calls that succeed, and events that an SDK's user must not notice. */
 export function testWholeAnswers(t: Test, stage: Stage, sdk: Sdk): void {
@@ -29,6 +38,18 @@ export function testWholeAnswers(t: Test, stage: Stage, sdk: Sdk): void {
       }
     })
 
+  t.test('a last event without its blank line ends a stream that has all its chunks', async (t) => {
+    const script = joinScripts(firstHalf, unclosedHalf)
+    for (const use of await stage.play(sdk, streamingWays, { script, maxRetries: 2 })) assertFinished(t, use)
+  })
+
+  const markerless = { 'without [DONE]': markerlessHalf, 'cut before its last blank line': unclosedMarkerlessHalf }
+  for (const [name, half] of Object.entries(markerless))
+    t.test(`a chat ${name} ends well on a route whose chats end by finish_reason`, async (t) => {
+      const scene = { script: joinScripts(firstHalf, half), gateway: stage.markerlessGateway, maxRetries: 2 }
+      for (const use of await stage.play(sdk, streamingWays, scene)) assertFinished(t, use)
+    })
+
   t.test('an OAuth token goes into its own header, without the SDK’s Authorization', async (t) => {
     const headers = oauth(stage.world.users.client)
     for (const { title, outcome } of await stage.play(sdk, ['create'], { apiKey: undefined, headers }))
@@ -44,6 +65,14 @@ export function testWholeAnswers(t: Test, stage: Stage, sdk: Sdk): void {
       await until(() => listRequests()[0]?.aborted, `the worker’s release: ${title}`)
     }
   })
+}
+
+/** The whole text of the script, and a good end of it at the first attempt. */
+function assertFinished(t: Test, { title, api, way, outcome, listRequests }: Use): void {
+  t.match(outcome, { raised: undefined, failed: undefined, text: 'Hello' }, title)
+  if (way === 'helper') t.equal(outcome.result, api === 'chat' ? 'stop' : 'completed', title)
+  t.equal(outcome.events.at(-1), api === 'chat' ? 'chunk' : 'response.completed', title)
+  t.equal(listRequests().length, 1, title)
 }
 
 /** The worker's own answer, and nothing raised. */

@@ -58,6 +58,30 @@ export const secondHalf: Script = {
   chat: [...chunks.slice(2).map(send), { raw: 'data: [DONE]\n\n' }],
 }
 
+/** Sends the terminal event of its API without the blank line behind it. */
+export const unclosedEnd: Script = {
+  responses: [{ raw: `data: ${JSON.stringify(events.at(-1))}` }],
+  chat: [{ raw: 'data: [DONE]' }],
+}
+
+/** As the second half, with an end that lacks its blank line. */
+export const unclosedHalf: Script = joinScripts(
+  { responses: events.slice(4, -1).map(send), chat: chunks.slice(2).map(send) },
+  unclosedEnd,
+)
+
+/** As the second half, from a chat backend that never sends [DONE]. */
+export const markerlessHalf: Script = { ...secondHalf, chat: secondHalf.chat.slice(0, -1) }
+
+/** The same, and the chunk with the `finish_reason` lacks its blank line. */
+export const unclosedMarkerlessHalf: Script = {
+  ...secondHalf,
+  chat: [...chunks.slice(2, -1).map(send), { raw: `data: ${JSON.stringify(chunks.at(-1))}` }],
+}
+
+/** The chunk with the `finish_reason` alone; nothing on the other API. */
+export const finishReason: Script = { responses: [], chat: chunks.slice(-1).map(send) }
+
 /** The beginning of an event that never ends. */
 export const halfEvent: Script = {
   responses: [{ raw: 'event: response.completed\ndata: {"type":"response.com' }],

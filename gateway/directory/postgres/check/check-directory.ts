@@ -9,6 +9,7 @@ import { type DirectoryProblem, schema } from './problem.ts'
 import { checkRows } from './rows.ts'
 import type { Vocabulary } from './values.ts'
 import { readWatchCalls } from './watch-calls.ts'
+import { findFrequentChanges, tryTriggers } from './watched-tables.ts'
 import { tryWrites } from './writes.ts'
 
 export type DirectoryReport = Readonly<{ isAdopted: boolean; relations: number; problems: readonly DirectoryProblem[] }>
@@ -64,13 +65,15 @@ async function checkAll(
   )
   const shared = declared && usable.has('organizations') ? await checkShared(client, declared) : []
   const triggers = await checkTriggers(client, isAdopted)
-  const writes = triesWrites && errors.length === 0 ? await tryWrites(client) : []
+  const writes =
+    triesWrites && errors.length === 0 ? [...(await tryWrites(client)), ...(await tryTriggers(client))] : []
+  const frequent = isAdopted ? await findFrequentChanges(client) : []
   const plans = await checkPlans(client, usable, vocabulary.resources)
   const silent = triggers.filter(({ where }) => !(where.startsWith(schema) && broken.has(where.split('.')[1] ?? '')))
   const numbered = columns.filter(({ code }) => code === 'key-to-number')
   const others = columns.filter((problem) => !numbered.includes(problem))
   // Views are numbered after their tables are watched.
-  const problems = [...others, ...rows, ...shared, ...silent, ...numbered, ...writes, ...plans]
+  const problems = [...others, ...rows, ...shared, ...silent, ...numbered, ...writes, ...frequent, ...plans]
   return { isAdopted, relations: relations.length, problems }
 }
 

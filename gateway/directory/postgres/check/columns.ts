@@ -123,7 +123,7 @@ function checkColumn(
   return [{ severity: 'error', code: 'no-access', where, message: 'may not be read', help }]
 }
 
-const numberViews = `call ${schema}.number_views(); gives each key one integer (docs/guides/adopt-other-keys.md)`
+const numberViews = `call ${schema}.number_views(); gives each key one integer (docs/guides/adopt-a-database.md#uuids-and-large-integers)`
 
 const numberedRelations = ['users', 'role_assignments', 'organizations', 'agents', 'clusters']
 

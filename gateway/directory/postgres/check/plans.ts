@@ -44,7 +44,7 @@ const questions: readonly Question[] = [
     when: 'minting and listing tokens',
     reads: ['users', 'role_assignments'],
   },
-  { statement: statements.listTokens, values: '1, 20, 0', when: 'a list of tokens', reads: ['auth_access_tokens'] },
+  { statement: statements.listTokens, values: '1, 20, 0, 1', when: 'a list of tokens', reads: ['auth_access_tokens'] },
   { statement: statements.findAgent, values: '1', when: 'a request to an agent', reads: ['agents'] },
   { statement: statements.findCluster, values: '1', when: 'a request to a cluster', reads: ['clusters'] },
 ]

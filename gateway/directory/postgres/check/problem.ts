@@ -24,6 +24,8 @@ export type ProblemCode =
   | 'declared-too'
   | 'no-index'
   | 'refused-write'
+  | 'failing-trigger'
+  | 'frequent-changes'
 
 export const schema = 'sallyport_directory'
 

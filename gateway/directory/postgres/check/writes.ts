@@ -52,11 +52,15 @@ export async function tryWrites(client: pg.Client): Promise<readonly DirectoryPr
     const token = await act('auth_access_tokens', 'a mint', statements.mintToken, values)
     if (token) {
       await act('token_parents', 'a mint with a token', statements.noteParent, [token.id, token.id])
+      if (member) {
+        const values = [token.id, member.organization_id]
+        await act('token_organizations', 'a mint', statements.noteOrganization, values)
+      }
       await act('auth_access_tokens', "the note of a token's use", statements.noteTokenUses, [
         [token.id],
         [new Date(0)],
       ])
-      await act('auth_access_tokens', 'a revocation', statements.revokeToken, [token.id, account.id])
+      await act('auth_access_tokens', 'a revocation', statements.revokeToken, [token.id, account.id, null])
     }
   }
   const cluster = await find(`select id, status from ${schema}.clusters limit 1`)

@@ -1,7 +1,7 @@
 import type { UserRecord } from '../../directory.ts'
 import { type OrganizationReference, requireActiveOrganization, requireOrganization } from './organizations.ts'
 import { type PersonReference, requirePerson } from './people.ts'
-import { listedRows, type Provision, ProvisionRefusal, sourceOf } from './provisioning.ts'
+import { listedRows, type Provision, ProvisionRefusal, refuseDeclared, sourceOf } from './provisioning.ts'
 
 export type Membership = Readonly<{
   organizationId: number
@@ -51,7 +51,8 @@ export async function addMember(
   provision: Provision,
   { organization, person, role, replaces }: MembershipRequest,
 ): Promise<MembershipChange> {
-  const { id: organizationId } = await requireActiveOrganization(provision, organization)
+  const { id: organizationId, slug } = await requireActiveOrganization(provision, organization)
+  refuseDeclared(provision, { id: organizationId, slug })
   const { id: userId, disabledAt } = await requirePerson(provision, person)
   if (disabledAt) throw new ProvisionRefusal(`user ${userId} is disabled; "sallyport users enable" takes that back`)
   const before = await findMembership(provision, organizationId, userId)

@@ -6,6 +6,7 @@ import {
   listedRows,
   type Provision,
   ProvisionRefusal,
+  refuseDeclared,
   sourceOf,
 } from './provisioning.ts'
 
@@ -91,6 +92,8 @@ export async function createOrganization(
           `the slug "${slug}" is taken by organization ${taken.id}, which has ${known}; give another slug`,
         )
       }
+      // After the insert, which gives the id; the refusal takes it back.
+      refuseDeclared(provision, { id: created.id, slug })
       await provision.note({ action: 'organization.created', organizationId: created.id })
       return created.id
     },

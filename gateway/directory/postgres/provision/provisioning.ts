@@ -1,5 +1,6 @@
 import { GatewayError } from '../../../errors/gateway-error.ts'
 import { escapeControls } from '../../../lib/text-table.ts'
+import { type DeclaredOrganizations, mayBeTakenFor, type StoredOrganization } from '../../../policy/organizations.ts'
 import type { AuditContext } from '../../directory.ts'
 import type { Database, Query } from '../pool.ts'
 
@@ -15,8 +16,11 @@ export type Provision = Readonly<{
   query: Query
   /** Another program's tables are read through the views and never written. */
   isAdopted: boolean
+  declared: Declared
   note: (deed: ProvisionDeed) => Promise<void>
 }>
+
+type Declared = Pick<DeclaredOrganizations, 'byId' | 'bySlug'>
 
 export type ProvisionDeed = Readonly<{
   action: `${'organization' | 'user' | 'agent' | 'cluster'}.created` | `${'organization' | 'agent'}.archived` | UserDeed
@@ -58,20 +62,25 @@ const noteDeed = {
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 }
 
-export function createProvisioning({ query, transaction }: Database, lockTimeoutMs = 5_000): Provisioning {
+export function createProvisioning(
+  { query, transaction }: Database,
+  declared: Declared,
+  lockTimeoutMs = 5_000,
+): Provisioning {
   const isAdopted = async (): Promise<boolean> => {
     const [row] = await query<{ is_adopted: boolean }>(look, [])
     return row?.is_adopted === true
   }
   return {
-    read: async (work) => work({ query, isAdopted: await isAdopted(), note: async () => undefined }),
+    read: async (work) => work({ query, isAdopted: await isAdopted(), declared, note: async () => undefined }),
     change: async (audit, work, isRehearsal = false) => {
       if (await isAdopted()) throw new ProvisionRefusal(adopted)
       let rehearsed: readonly [Awaited<ReturnType<typeof work>>] | undefined
       try {
         return await transaction(async (within) => {
           await within(lock, [`${lockTimeoutMs}ms`])
-          const result = await work({ query: within, isAdopted: false, note: (deed) => note(within, deed, audit) })
+          const noteWithin = (deed: ProvisionDeed) => note(within, deed, audit)
+          const result = await work({ query: within, isAdopted: false, declared, note: noteWithin })
           if (!isRehearsal) return result
           rehearsed = [result]
           throw new ProvisionRefusal('rehearsed')
@@ -86,6 +95,15 @@ export function createProvisioning({ query, transaction }: Database, lockTimeout
       }
     },
   }
+}
+
+/** The members that the database says for such an organization count as absent, so the command would be of no effect. */
+export function refuseDeclared({ declared }: Provision, organization: StoredOrganization): void {
+  if (!mayBeTakenFor(organization, declared)) return
+  throw new ProvisionRefusal(
+    `organization "${organization.slug}" (id ${organization.id}) may be taken for one that the policy declares; ` +
+      'nothing was changed: give another slug, or change policies/organizations.yaml',
+  )
 }
 
 const adopted =
