@@ -93,7 +93,7 @@ export type SendAsks = (asks: readonly Ask[], manners?: Manners) => Promise<void
 
 export type ClientOptions = Readonly<{ origin: string; figures: AskFigures; passedMs: () => number }>
 
-/** The longest that a connection may bring no byte of what it was asked for, on the fair clock: a slow answer is no hung one. */
+/** The longest that a connection may bring no byte of what it was asked for, on the fair clock, since a slow answer may still come. */
 const patienceMs = 30_000
 
 /** A client whose connection is kept from one call to the next, as long as the gateway keeps it. */
