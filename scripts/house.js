@@ -5,8 +5,8 @@ const help = `Usage: npm run house [-- --json]
 
 Prints figures of gateway/: sizes, small files with one importer, cycles, arrows that
 run upward between folders, exported type names that two files share, long functions.
-Then pages of docs/, decisions among them, and words of SECURITY.md.
-SQL counts by lines.
+Then files of test/support, pages of docs/, decisions among them, and words of
+SECURITY.md. SQL counts by lines.
 
 Options:
   --json      one object, with the names behind each figure
@@ -38,6 +38,7 @@ function describe(house) {
     ['largest folder', `${house.largestFolder.name}, ${(house.largestFolder.share * 100).toFixed(1)} % of files`],
     ['type names exported twice', house.duplicateNames.length],
     ['functions over 60 lines', house.longFunctions.length],
+    ['files of test/support', house.supportFiles],
     ['pages of docs/', house.documentPages],
     ['words of SECURITY.md', house.securityWords],
     ['lines of SQL', house.sqlLines],

@@ -61,9 +61,16 @@ export function measureHouse() {
     largestFolder: findLargest(files),
     duplicateNames: findDuplicates(sources),
     longFunctions: files.flatMap((file) => listLongFunctions(file, sources.get(file))),
+    supportFiles: countSupportFiles(),
     ...measureDocuments(),
     sqlLines: countSqlLines(),
   }
+}
+
+/** Helpers that several tests import, and their own tests. */
+function countSupportFiles() {
+  const names = readdirSync(`${root}/../test/support`, { recursive: true, encoding: 'utf8' })
+  return names.filter((name) => name.endsWith('.ts')).length
 }
 
 /** Pages below docs/, decisions and indexes among them, and words of SECURITY.md. */

@@ -89,7 +89,7 @@ const slowWords =
   /\b(startTest(World|Database|Postgres)|startPostgres|startServing|runServe|startReplica|runCommand|runProcess|testRedis|testRedisServer|testChromium|testPrometheus|testUnlessLacking|CAMPAIGN)\b|: it measures/
 
 /** Imports of helpers that start a world or a database on a file's behalf. */
-const slowHelpers = /\bstartProxy\b[^}]*\} from '[^']+\/proxy\.ts'|\/support\/standby\.ts'|\blistDrills\b/
+const slowHelpers = /\bstartProxy\b[^}]*\} from '[^']+\/proxy\.ts'|\/standby\.ts'|\blistDrills\b/
 
 /**
  * Files about scripts, packages, pages, benches and drills, and about the demo, which no package holds. Others are about a

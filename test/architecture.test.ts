@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { implementers, leaves, owners, rooms, starters, wiring } from './support/import-rights.ts'
+import { implementers, leaves, owners, rooms, starters, wiring } from './import-rights.ts'
 
 /** Boot alone knows the implementations of the directory; all other folders see the interface. */
 const interfaceFiles: Readonly<Record<string, readonly string[]>> = {
@@ -108,6 +108,14 @@ t.test('documents stay few: a page for each task, and a SECURITY.md that is read
   t.ok(house.documentPages > 50, 'the pages were found')
   t.ok(house.documentPages <= mostPages, `${house.documentPages} pages`)
   t.ok(house.securityWords > 300 && house.securityWords <= mostWordsOfSecurity, `${house.securityWords} words`)
+})
+
+/** A helper stands beside its test until three others import it. More surfaces to start are a reason to raise this. */
+const mostSupportFiles = 110
+
+t.test('support holds what many tests share, and a helper of one or two stands beside them', async (t) => {
+  t.ok(house.supportFiles > 50, 'the helpers were found')
+  t.ok(house.supportFiles <= mostSupportFiles, `${house.supportFiles} files`)
 })
 
 /** Those that there are isolate a package, a thread's entry or purity. */

@@ -2,10 +2,10 @@
 import t from 'tap'
 import { ConfigurationError } from '../../gateway/policy/configuration-error.ts'
 import { parseYaml } from '../../gateway/policy/document.ts'
-import { findReadingModules, takesTextApart } from '../support/find-readers.ts'
 import { composeTexts } from '../support/hostile-texts.ts'
-import { findHarm } from '../support/measure-growth.ts'
 import { notReaders, type Reader, readers } from '../support/readers.ts'
+import { findReadingModules, takesTextApart } from './find-readers.ts'
+import { findHarm } from './measure-growth.ts'
 
 /** The same numbers in every run. */
 function createRandom(seed: number): () => number {

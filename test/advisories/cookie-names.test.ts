@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { readOrganizationCookie } from '../../gateway/resolve/organization-id.ts'
-import { cookieParsers } from '../support/cookie-parsers.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
+import { cookieParsers } from './cookie-parsers.ts'
 
 const refusal = { code: 'invalid_organization_id', status: 400 }
 

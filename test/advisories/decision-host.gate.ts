@@ -1,12 +1,12 @@
 import t from 'tap'
 import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { type ProxyName, testProxy } from '../integrate/ingress/programs.ts'
+import { startBareNginx, startStock } from '../integrate/ingress/stock.ts'
 import { call } from '../support/client.ts'
-import { stageForgeries } from '../support/decision-forgeries.ts'
 import { until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
-import { type ProxyName, testProxy } from '../support/ingress/programs.ts'
-import { startBareNginx, startStock } from '../support/ingress/stock.ts'
 import { startTestWorld } from '../support/world.ts'
+import { stageForgeries } from './decision-forgeries.ts'
 
 // The forgeries of `decision-host.test.ts`, through each proxy itself.
 const { gateway, member, administrator, testForgeries } = await stageForgeries(t, await startTestWorld(t))

@@ -1,9 +1,9 @@
 import { Agent } from 'node:http'
 import t from 'tap'
+import { testShown } from '../integrate/ingress/examples.ts'
 import { type Call, call } from '../support/client.ts'
-import { type AskProxy, stageForgeries } from '../support/decision-forgeries.ts'
-import { testShown } from '../support/ingress/examples.ts'
 import { startTestWorld } from '../support/world.ts'
+import { type AskProxy, stageForgeries } from './decision-forgeries.ts'
 
 const { gateway, testForgeries } = await stageForgeries(t, await startTestWorld(t))
 

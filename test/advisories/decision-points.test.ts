@@ -5,8 +5,8 @@ import { call } from '../support/client.ts'
 import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
 import { startPdp } from '../support/pdp.ts'
-import { untilHeard } from '../support/until-heard.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
+import { untilHeard } from './until-heard.ts'
 
 // An outside decision point answers over the network. Only its whole, literal yes permits; everything else that comes, or
 // does not come, must refuse.

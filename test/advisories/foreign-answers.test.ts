@@ -13,9 +13,9 @@ import {
   openTaggedClient,
   startPatience,
 } from '../support/tagged/client.ts'
-import { type Flood, floods, startFlood } from '../support/tagged/floods.ts'
 import { callersOf, startTaggedStage, type TaggedStage, type TaggedStageOptions } from '../support/tagged/stage.ts'
 import { startTestWorld } from '../support/world.ts'
+import { type Flood, floods, startFlood } from './floods.ts'
 
 const world = await startTestWorld(t)
 const callers = callersOf(world)

@@ -5,9 +5,9 @@ import { checkIssuers } from '../../gateway/boot/check-issuers.ts'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
 import { type ClaimsStage, groupRules, startClaimsStage } from '../support/claims-gateway.ts'
 import { until, writeConfiguration } from '../support/gateway.ts'
-import { startIntrospection } from '../support/introspection.ts'
 import { readAnswer } from '../support/streams.ts'
 import { bearer, oauth } from '../support/world.ts'
+import { startIntrospection } from './introspection.ts'
 
 // An opaque token proves nothing by itself: all that it says comes from an answer over the network. A gateway that takes
 // an answer for more than it says can be led to let a stranger in.

@@ -6,9 +6,9 @@ import { startFairClock } from '../support/fair-clock.ts'
 import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 
 import { populate } from '../support/population.ts'
-import { untilHeard } from '../support/until-heard.ts'
 import { handshake, switching } from '../support/websocket.ts'
 import { oauth, patience, startTestWorld } from '../support/world.ts'
+import { untilHeard } from './until-heard.ts'
 
 // Rights end while an exchange is open, or while its request is on its way. test/recheck/ tests the parts with clocks and
 // outages of its own.

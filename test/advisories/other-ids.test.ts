@@ -6,9 +6,9 @@ import { readTarget } from '../../gateway/receive/target.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'
 import { call } from '../support/client.ts'
 import { startRawUpstream, startTestGateway } from '../support/gateway.ts'
-import { slowReadings } from '../support/path-readings.ts'
 import { imaginePolicyFile } from '../support/policy-file.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
+import { slowReadings } from './path-readings.ts'
 
 const world = await startTestWorld(t)
 const { acme, globex } = world.agents

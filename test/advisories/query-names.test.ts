@@ -4,7 +4,7 @@ import type { ResourceKind } from '../../gateway/policy/resource-kind.ts'
 import type { GuardedResource } from '../../gateway/policy/route.ts'
 import { readResourceIds } from '../../gateway/resolve/resource-ids.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import { parameterName, queryParsers } from '../support/query-parsers.ts'
+import { parameterName, queryParsers } from './query-parsers.ts'
 
 const object: ResourceKind = {
   ...{ name: 'record', idType: 'text', hasOwner: false, hasVisibility: false, fingerprint: 'record' },

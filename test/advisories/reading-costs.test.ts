@@ -8,11 +8,11 @@ import { readTarget } from '../../gateway/receive/target.ts'
 import { otherReadings } from '../../gateway/route/readings.ts'
 import { compileRoutes, type RouteTable } from '../../gateway/route/table.ts'
 import type { JsonValue } from '../support/client.ts'
-import { honestPaths } from '../support/honest-paths.ts'
-import { hostilePaths } from '../support/hostile-paths.ts'
-import { slowReadings } from '../support/path-readings.ts'
 import { imaginePolicyFile } from '../support/policy-file.ts'
 import { testVectors } from '../support/vectors.ts'
+import { honestPaths } from './honest-paths.ts'
+import { hostilePaths } from './hostile-paths.ts'
+import { slowReadings } from './path-readings.ts'
 
 const misreadable = { code: 'target_misreadable', status: 400 }
 const read = (path: string) => readTarget('GET', path, 'h')

@@ -7,7 +7,7 @@ import {
   linkDecisionPoint,
   measureFault,
   startCountingBackend,
-} from '../support/decision-faults.ts'
+} from '../integrate/decision-faults.ts'
 import { decisionPoints, type StartDecisionPoint } from '../support/decision-points.ts'
 import { type Owner, withOwner } from '../support/owner.ts'
 import { readLoad } from '../support/process-figures.ts'

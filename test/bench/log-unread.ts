@@ -1,10 +1,10 @@
 // The memory of a gateway whose standard output is not read: `npm run bench:log-unread -- --help`.
 import { closeSync } from 'node:fs'
 import { Command, InvalidArgumentError } from 'commander'
-import { openPipe } from '../support/open-pipe.ts'
 import { type Owner, withOwner } from '../support/owner.ts'
 import { findMeasureLack, measurable, readLoad, readSettledFigures } from '../support/process-figures.ts'
 import { type Replica, startReplica } from '../support/replicas.ts'
+import { openPipe } from './open-pipe.ts'
 import { findLack } from './peers/find-program.ts'
 import { drive } from './peers/load.ts'
 import { startBenchWorld } from './start-bench.ts'

@@ -1,7 +1,7 @@
 // The cost of the longest hostile text for each reader of foreign bytes: `npm run bench:readers -- --help`.
 import { Command, InvalidArgumentError } from 'commander'
+import { measureSlowest } from '../advisories/measure-growth.ts'
 import { composeTexts } from '../support/hostile-texts.ts'
-import { measureSlowest } from '../support/measure-growth.ts'
 import { readers } from '../support/readers.ts'
 import { renderTable } from './statistics.ts'
 

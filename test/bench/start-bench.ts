@@ -4,10 +4,10 @@ import { join } from 'node:path'
 import pg from 'pg'
 import { Pool } from 'undici'
 import { startWorld, type World } from '../../gateway/demo/world.ts'
-import { runNone } from '../support/no-gateway.ts'
 import type { Owner } from '../support/owner.ts'
 import { findRedisLack, startRedis } from '../support/redis.ts'
 import { startReplica } from '../support/replicas.ts'
+import { runNone } from './no-gateway.ts'
 import { putElsewhere, startScript } from './scripts.ts'
 
 /** A request of the bench, without a body. */

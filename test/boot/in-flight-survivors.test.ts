@@ -3,7 +3,7 @@ import t from 'tap'
 import { trackInFlight } from '../../gateway/boot/in-flight-requests.ts'
 import type { Exchange } from '../../gateway/http/exchange.ts'
 import type { Log } from '../../gateway/observe/log/log.ts'
-import { measureSurvivors } from '../support/survivors.ts'
+import { measureSurvivors } from './survivors.ts'
 
 t.test('exchanges that have ended do not outlive a scavenge', async (t) => {
   // No handler throws here, so the log is never called.

@@ -18,7 +18,7 @@ import {
   tool,
 } from '../support/deploy.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import { complaintsAbout, podTemplateOf } from '../support/restricted.ts'
+import { complaintsAbout, podTemplateOf } from './restricted.ts'
 
 const lack = lackOf('helm', 'validate', 'definitions')
 const files = readdirSync(join(chart, 'ci'))

@@ -17,12 +17,12 @@ import {
   run,
   tool,
 } from '../support/deploy.ts'
-import { commandsOfPage, layRepository, npx } from '../support/deploy-page.ts'
 import { until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { type Content, contentsOfPod } from '../support/pod.ts'
 import { oauth, startTestPostgres } from '../support/world.ts'
+import { commandsOfPage, layRepository, npx } from './deploy-page.ts'
 
 const program = join(repository, 'dist/main.js')
 

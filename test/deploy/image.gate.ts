@@ -7,11 +7,11 @@ import { findManifest, lackOf, makeFolder, renderChart, repository, run, tool } 
 import { lastOf, readCommand, readDockerfile } from '../support/dockerfile.ts'
 import { until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
-import { buildImage, epoch, type Image } from '../support/image.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { contentsOfPod, mountContents, shippedPolicies } from '../support/pod.ts'
 import { type Contained, type Container, type Mount, nobody, sandboxLack, startContained } from '../support/sandbox.ts'
 import { oauth, startTestWorld, type TestWorld } from '../support/world.ts'
+import { buildImage, epoch, type Image } from './image.ts'
 
 const stages = readDockerfile()
 const final = stages.at(-1) ?? { from: '', as: '', instructions: [] }

@@ -4,8 +4,8 @@ import t, { type Test } from 'tap'
 import { startIssuer } from '../../gateway/demo/issuer.ts'
 import { makeFolder } from '../support/deploy.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import { findStatuses, followPage, packInto, pageLack, readPage } from '../support/tutorial.ts'
 import { startTestPostgres } from '../support/world.ts'
+import { findStatuses, followPage, packInto, pageLack, readPage } from './tutorial.ts'
 
 const { blocks, promised } = readPage('docs/tutorials/first-request.md')
 

@@ -2,13 +2,13 @@ import { writeFileSync } from 'node:fs'
 import { Agent, request as httpRequest } from 'node:http'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type ControlPlane, clusterLack, startControlPlane } from '../support/cluster/control-plane.ts'
-import { startKubelet } from '../support/cluster/kubelet.ts'
-import { followService, type Namespace, openNamespace, waitForRollout } from '../support/cluster/namespace.ts'
-import { type Stage, startStage, type Upgrade } from '../support/cluster/upgrade-scenes.ts'
 import { chart, lackOf, type Manifest, makeFolder, type Ran, run, tool } from '../support/deploy.ts'
 import { until } from '../support/gateway.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
+import { type ControlPlane, clusterLack, startControlPlane } from './cluster/control-plane.ts'
+import { startKubelet } from './cluster/kubelet.ts'
+import { followService, type Namespace, openNamespace, waitForRollout } from './cluster/namespace.ts'
+import { type Stage, startStage, type Upgrade } from './cluster/upgrade-scenes.ts'
 
 const requests = 10_000
 const [release, deployment] = ['gateway', 'gateway-sallyport']

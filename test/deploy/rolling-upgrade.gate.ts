@@ -2,12 +2,12 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { call } from '../support/client.ts'
-import { type ContainerProcess, probe, startContainer, writeVolumes } from '../support/cluster/pod-process.ts'
-import { type Stage, startStage, type Upgrade } from '../support/cluster/upgrade-scenes.ts'
 import { findManifest, lackOf, type Manifest, makeFolder, renderChart } from '../support/deploy.ts'
 import { until } from '../support/gateway.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { contentsOfPod } from '../support/pod.ts'
+import { type ContainerProcess, probe, startContainer, writeVolumes } from './cluster/pod-process.ts'
+import { type Stage, startStage, type Upgrade } from './cluster/upgrade-scenes.ts'
 
 testUnlessLacking(t, 'pods of a mistaken upgrade say what to do, and get no requests', tryUpgrades, lackOf('helm'))
 

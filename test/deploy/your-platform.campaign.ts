@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { makeFolder } from '../support/deploy.ts'
 import { keycloakArchive, keycloakLack } from '../support/keycloak.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import { findStatuses, followPage, packInto, pageLack, readPage } from '../support/tutorial.ts'
+import { findStatuses, followPage, packInto, pageLack, readPage } from './tutorial.ts'
 
 const { blocks, promised } = readPage('docs/tutorials/your-platform.md')
 

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { findBareCallbacks } from '../support/find-callbacks.ts'
+import { findBareCallbacks } from './find-callbacks.ts'
 
 const root = fileURLToPath(new URL('../../gateway', import.meta.url))
 

@@ -19,7 +19,7 @@ const decode = (text: string): string => {
 const valuesOf = (pairs: readonly (readonly [string, string])[], toName: (name: string) => string): readonly string[] =>
   pairs.filter(([each]) => toName(each) === name).map(([, value]) => value.replace(/^"(.*)"$/, '$1'))
 
-/** How servers read cookies, in their own manner: test/support/cookie-parsers.ts has the programs themselves. */
+/** How servers read cookies, in their own manner: test/advisories/cookie-parsers.ts has the programs themselves. */
 const readers: readonly Read[] = [
   // npm's cookie, Django, Go.
   (header) => valuesOf(parts(header, /;/), (each) => each.trim()),

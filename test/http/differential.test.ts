@@ -2,8 +2,8 @@ import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { reportProgress } from '../fuzz/report-progress.ts'
 import { type FuzzRequest, fuzzRequests, toBytes } from '../fuzz/requests.ts'
-import { startComparing } from '../support/compare-readings.ts'
 import { testVectors } from '../support/vectors.ts'
+import { startComparing } from './compare-readings.ts'
 
 type Case = Readonly<{ name: string; packets: readonly Buffer[] }>
 

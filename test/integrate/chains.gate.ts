@@ -9,11 +9,11 @@ import { openPage, startChromium, testChromium } from '../support/chromium.ts'
 import { call } from '../support/client.ts'
 import { openRoute, startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
-import { placeExample, writeFolder } from '../support/ingress/examples.ts'
-import { type Program, testProxy } from '../support/ingress/programs.ts'
-import { startProgram } from '../support/ingress/start-program.ts'
 import { handshake, socketRoute, switching } from '../support/websocket.ts'
 import { startTestWorld } from '../support/world.ts'
+import { placeExample, writeFolder } from './ingress/examples.ts'
+import { type Program, testProxy } from './ingress/programs.ts'
+import { startProgram } from './ingress/start-program.ts'
 
 const portOf = (origin: string): number => Number(new URL(origin).port)
 

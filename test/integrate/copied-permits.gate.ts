@@ -3,19 +3,12 @@ import t, { type Test } from 'tap'
 import { findFreePort } from '../../gateway/demo/free-port.ts'
 import { call, callRaw } from '../support/client.ts'
 import { openRawClient, openRoute, startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
-import { type Places, placeExample, writeFolder } from '../support/ingress/examples.ts'
-import { type Program, type ProxyName, testProxy } from '../support/ingress/programs.ts'
-import { startProgram } from '../support/ingress/start-program.ts'
-import {
-  methodAndHost,
-  startBareNginx,
-  startCaddy,
-  startEnvoy,
-  startHaproxy,
-  startTraefik,
-} from '../support/ingress/stock.ts'
 import { sha256, startParsingBackend } from '../support/parsed-requests.ts'
 import { handshake, socketRoute, switching } from '../support/websocket.ts'
+import { type Places, placeExample, writeFolder } from './ingress/examples.ts'
+import { type Program, type ProxyName, testProxy } from './ingress/programs.ts'
+import { startProgram } from './ingress/start-program.ts'
+import { methodAndHost, startBareNginx, startCaddy, startEnvoy, startHaproxy, startTraefik } from './ingress/stock.ts'
 
 // The permits of `framing-permits.test.ts`, through each proxy that is told to copy everything from them.
 const gateway = await startTestGateway(t, {

@@ -1,15 +1,9 @@
 import t, { type Test } from 'tap'
-import {
-  faultNames,
-  faultRoutes,
-  linkDecisionPoint,
-  measureFault,
-  startCountingBackend,
-} from '../support/decision-faults.ts'
 import { decisionPoints, type StartDecisionPoint } from '../support/decision-points.ts'
 import { startTestGateway } from '../support/gateway.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
+import { faultNames, faultRoutes, linkDecisionPoint, measureFault, startCountingBackend } from './decision-faults.ts'
 
 // How long the answers take is measured by `npm run bench:decisions`, on a machine that does nothing else.
 

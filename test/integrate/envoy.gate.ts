@@ -1,10 +1,10 @@
 import t, { type Test } from 'tap'
-import { type Places, placeExample, testShown, writeFolder } from '../support/ingress/examples.ts'
-import { type Program, testProxy } from '../support/ingress/programs.ts'
-import { testScenes } from '../support/ingress/scenes.ts'
-import { startStage } from '../support/ingress/stage.ts'
-import { startProgram } from '../support/ingress/start-program.ts'
 import { startTestWorld } from '../support/world.ts'
+import { type Places, placeExample, testShown, writeFolder } from './ingress/examples.ts'
+import { type Program, testProxy } from './ingress/programs.ts'
+import { testScenes } from './ingress/scenes.ts'
+import { startStage } from './ingress/stage.ts'
+import { startProgram } from './ingress/start-program.ts'
 
 const world = await startTestWorld(t)
 

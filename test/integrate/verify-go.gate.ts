@@ -5,10 +5,10 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { call, type JsonValue } from '../support/client.ts'
-import { findGo, goLack, goModule } from '../support/go.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import { signIdentities } from '../support/long-identity.ts'
 import { oauth, startTestWorld, type TestWorld } from '../support/world.ts'
+import { findGo, goLack, goModule } from './go.ts'
+import { signIdentities } from './long-identity.ts'
 
 const page = readFileSync(new URL('../../docs/guides/verify-identity.md', import.meta.url), 'utf8')
 const [, snippet = ''] = /^```go\n([\s\S]*?)^```$/m.exec(page) ?? []

@@ -4,9 +4,9 @@ import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { call, type JsonValue } from '../support/client.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import { signIdentities } from '../support/long-identity.ts'
-import { describePythonLack, findPython } from '../support/python.ts'
 import { oauth, startTestWorld, type TestWorld } from '../support/world.ts'
+import { signIdentities } from './long-identity.ts'
+import { describePythonLack, findPython } from './python.ts'
 
 const page = readFileSync(new URL('../../docs/guides/verify-identity.md', import.meta.url), 'utf8')
 const [, snippet = ''] = /^```python\n([\s\S]*?)^```$/m.exec(page) ?? []

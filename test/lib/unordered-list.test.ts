@@ -1,7 +1,7 @@
 // In a process of its own: it looks for garbage.
 import t from 'tap'
 import { UnorderedList } from '../../gateway/lib/unordered-list.ts'
-import { measureSurvivors } from '../support/survivors.ts'
+import { measureSurvivors } from '../boot/survivors.ts'
 
 t.test('each member that was added and not removed is there', async (t) => {
   const list = new UnorderedList<string>()

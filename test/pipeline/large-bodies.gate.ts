@@ -4,11 +4,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { openRoute, until } from '../support/gateway.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import { type Checker, createChecker, readMessage, sendContent } from '../support/large-content.ts'
 import { findMeasureLack, measurable, readSettledFigures } from '../support/process-figures.ts'
 import { type Replica, startReplica } from '../support/replicas.ts'
-import { connectSlowly, slowDown } from '../support/slow-reader.ts'
 import { watchHeld } from '../support/watch-held.ts'
+import { type Checker, createChecker, readMessage, sendContent } from './large-content.ts'
+import { connectSlowly, slowDown } from './slow-reader.ts'
 
 const mebibyte = 1024 * 1024
 /** Many times what may be held; a campaign sends more than 31 bits count. */

@@ -3,9 +3,9 @@ import { VERSION as version6 } from 'openai-6/version'
 import OpenAINewest from 'openai-newest'
 import { VERSION as versionNewest } from 'openai-newest/version'
 import t from 'tap'
-import { javascriptSdk } from '../support/openai/javascript.ts'
-import { startStage } from '../support/openai/stage.ts'
-import { testSdk } from '../support/openai/test-sdk.ts'
+import { javascriptSdk } from './openai/javascript.ts'
+import { startStage } from './openai/stage.ts'
+import { testSdk } from './openai/test-sdk.ts'
 
 const stage = await startStage(t)
 

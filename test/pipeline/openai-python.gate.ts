@@ -1,7 +1,7 @@
 import t from 'tap'
-import { testPython } from '../support/openai/python.ts'
-import { type Stage, startStage } from '../support/openai/stage.ts'
-import { testSdk } from '../support/openai/test-sdk.ts'
+import { testPython } from './openai/python.ts'
+import { type Stage, startStage } from './openai/stage.ts'
+import { testSdk } from './openai/test-sdk.ts'
 
 let stage: Promise<Stage> | undefined
 

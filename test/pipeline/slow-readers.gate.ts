@@ -8,9 +8,9 @@ import { until } from '../support/gateway.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { findMeasureLack, measurable, readFigures } from '../support/process-figures.ts'
 import { startReplica } from '../support/replicas.ts'
-import { connectSlowly } from '../support/slow-reader.ts'
 import { modelRoutes, responsesPath, toChunk } from '../support/streams.ts'
 import { watchHeld } from '../support/watch-held.ts'
+import { connectSlowly } from './slow-reader.ts'
 
 /** The longest wait on a loaded machine. */
 const patienceMs = 30_000

@@ -1,4 +1,4 @@
-import { implementers, leaves, owners, rooms, starters, wiring } from '../support/import-rights.ts'
+import { implementers, leaves, owners, rooms, starters, wiring } from '../import-rights.ts'
 import { code, composeHead, composeTable } from './markdown.ts'
 
 const { floors }: Readonly<{ floors: readonly (readonly string[])[] }> = await import(

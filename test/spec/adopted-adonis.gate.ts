@@ -2,13 +2,13 @@ import { crc32 } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { startIssuer } from '../../gateway/demo/issuer.ts'
 import { checkDirectory } from '../../gateway/directory/postgres/check/check-directory.ts'
-import { adonisLack, startAdonis } from '../support/adonis/adonis.ts'
 import { adoptDatabase } from '../support/adonis/adopted.ts'
 import { type Answer, type Call, call } from '../support/client.ts'
 import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import { hashSecret } from '../support/stored-tokens.ts'
 import { bearer, startTestDatabase } from '../support/world.ts'
+import { adonisLack, startAdonis } from './adonis/adonis.ts'
+import { hashSecret } from './stored-tokens.ts'
 
 testUnlessLacking(t, 'a backend in AdonisJS and a gateway on one database', testTogether, adonisLack)
 

@@ -11,12 +11,12 @@ import {
   settleWritten,
   startAuditUpstream,
 } from '../support/audit.ts'
-import { type Storm, storm } from '../support/audit-storm.ts'
 import { call, callRaw, type JsonValue } from '../support/client.ts'
 import { openRawClient, until } from '../support/gateway.ts'
 import { startServing } from '../support/serve.ts'
 import { askAtOnce } from '../support/workers.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
+import { type Storm, storm } from './audit-storm.ts'
 
 const world = await startTestWorld(t)
 const { owner, member } = world.users

@@ -2,10 +2,10 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { may, prepareAuthzen, record, user } from '../support/authzen-stage.ts'
 import { call } from '../support/client.ts'
-import { type Collector, sdkPackages, startCollector, testSdk } from '../support/collector.ts'
 import { until } from '../support/gateway.ts'
 import { startServing } from '../support/serve.ts'
 import { bearer, startTestWorld } from '../support/world.ts'
+import { type Collector, sdkPackages, startCollector, testSdk } from './collector.ts'
 
 const world = await startTestWorld(t)
 const stage = await prepareAuthzen(t, world)

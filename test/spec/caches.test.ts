@@ -5,10 +5,10 @@ import { type Call, call } from '../support/client.ts'
 import { startRawUpstream, until } from '../support/gateway.ts'
 import { populate } from '../support/population.ts'
 import { startReplica } from '../support/replicas.ts'
-import { countStatements } from '../support/statements.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { askAtOnce } from '../support/workers.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
+import { countStatements } from './statements.ts'
 
 const world = await startTestWorld(t)
 const { robot } = world.serviceAccounts

@@ -11,6 +11,9 @@ import { codeOf, listRefusals, type RefusalCause } from '../../gateway/errors/ga
 import { describeCause } from '../../gateway/errors/remedies.ts'
 import { readAudit } from '../support/audit.ts'
 import { addPeople, canary, changeHeader, guessToken, startKeyedIssuer } from '../support/cause-people.ts'
+import { type Call, call, callRaw, type JsonValue } from '../support/client.ts'
+import { openRawClient, until } from '../support/gateway.ts'
+import { bearer, oauth, startTestWorld } from '../support/world.ts'
 import {
   type CauseGateway,
   type CauseStage,
@@ -19,10 +22,7 @@ import {
   floodWave,
   guesses,
   startCauseStage,
-} from '../support/cause-stage.ts'
-import { type Call, call, callRaw, type JsonValue } from '../support/client.ts'
-import { openRawClient, until } from '../support/gateway.ts'
-import { bearer, oauth, startTestWorld } from '../support/world.ts'
+} from './cause-stage.ts'
 
 const world = await startTestWorld(t)
 const { users, organizations, clusters, agents } = world

@@ -4,8 +4,8 @@ import { type Call, call } from '../support/client.ts'
 import { startRawUpstream, until } from '../support/gateway.ts'
 import { populate } from '../support/population.ts'
 import { startReplica } from '../support/replicas.ts'
-import { testSteppedClock } from '../support/stepped-clock.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
+import { testSteppedClock } from './stepped-clock.ts'
 
 const world = await startTestWorld(t)
 const { addAccount, writer } = await populate(t, world)

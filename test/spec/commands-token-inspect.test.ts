@@ -1,8 +1,8 @@
 import pg from 'pg'
 import t, { type Test } from 'tap'
+import { startIntrospection } from '../advisories/introspection.ts'
 import { runCommand } from '../support/command-line.ts'
 import { writeConfiguration } from '../support/gateway.ts'
-import { startIntrospection } from '../support/introspection.ts'
 import { startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)

@@ -8,12 +8,12 @@ import { call } from '../support/client.ts'
 import { freezePostgres } from '../support/freeze-postgres.ts'
 import { until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
-import { openCamera } from '../support/incident-pictures.ts'
 import { findRedisServerLack, testRedisServer } from '../support/redis.ts'
 import { startRedisServer } from '../support/redis-server.ts'
 import { type Serving, startServing } from '../support/serve.ts'
 import { gatherThrong } from '../support/throng.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
+import { openCamera } from './incident-pictures.ts'
 
 const world = await startTestWorld(t, { hasOwnServer: true })
 const { member } = world.users

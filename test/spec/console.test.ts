@@ -3,10 +3,10 @@ import pg from 'pg'
 import t from 'tap'
 import { call, callRaw, type JsonValue } from '../support/client.ts'
 import { runCommand } from '../support/command-line.ts'
-import { startConsoleStage } from '../support/console-stage.ts'
 import { startTestGateway, until, writeConfiguration } from '../support/gateway.ts'
 import { startServing } from '../support/serve.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
+import { startConsoleStage } from './console-stage.ts'
 
 const world = await startTestWorld(t)
 const stage = await startConsoleStage(t, world)

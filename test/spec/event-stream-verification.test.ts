@@ -1,12 +1,12 @@
 import type { ServerResponse } from 'node:http'
 import t from 'tap'
 import { call } from '../support/client.ts'
-import { polled, pollSecret, startEventStream } from '../support/event-stream.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
 import { prepareLogouts } from '../support/logout-stage.ts'
 import { eventTypes, startTransmitter, withTransmitter } from '../support/transmitter.ts'
 import { startTestWorld } from '../support/world.ts'
+import { polled, pollSecret, startEventStream } from './event-stream.ts'
 
 const world = await startTestWorld(t)
 const stage = await prepareLogouts(t, world)

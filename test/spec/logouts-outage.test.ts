@@ -1,11 +1,11 @@
 import t from 'tap'
 import { call } from '../support/client.ts'
-import { startBehindProxy, untilHears } from '../support/cut-database.ts'
 import { startTestGateway, type TestGateway, until } from '../support/gateway.ts'
 import { prepareLogouts, push, statusOf } from '../support/logout-stage.ts'
 import { startRedis, testRedis } from '../support/redis.ts'
 import { startReplica } from '../support/replicas.ts'
 import { startTestWorld } from '../support/world.ts'
+import { startBehindProxy, untilHears } from './cut-database.ts'
 
 const world = await startTestWorld(t)
 const { issuer, database, addSubject, signLogout, settings } = await prepareLogouts(t, world)

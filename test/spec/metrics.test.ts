@@ -4,10 +4,10 @@ import t from 'tap'
 import { call } from '../support/client.ts'
 import { askedBy, dashboard } from '../support/dashboard.ts'
 import { documentedDefaults, documentedMetrics } from '../support/documented-metrics.ts'
-import { drawPanels } from '../support/draw-dashboard.ts'
-import { makeTraffic } from '../support/metrics-traffic.ts'
 import { runPromtool, startPrometheus, testPrometheus } from '../support/prometheus.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
+import { drawPanels } from './draw-dashboard.ts'
+import { makeTraffic } from './metrics-traffic.ts'
 
 /** `WRITE_SCREENSHOTS=1` renews the picture in the documentation. */
 const writesPictures = process.env.WRITE_SCREENSHOTS === '1'

@@ -4,9 +4,9 @@ import { call, type JsonValue } from '../support/client.ts'
 import { until } from '../support/gateway.ts'
 import { withOwner } from '../support/owner.ts'
 import { startReplica } from '../support/replicas.ts'
-import { dataDirectoryOf, dumpTables, findRawTokens, hashSecret, readFiles } from '../support/stored-tokens.ts'
 import { leadThrough, startTcpProxy } from '../support/tcp-proxy.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
+import { dataDirectoryOf, dumpTables, findRawTokens, hashSecret, readFiles } from './stored-tokens.ts'
 
 const skip = process.platform === 'linux' ? false : 'looks at processes by /proc'
 

@@ -4,10 +4,10 @@ import { call } from '../support/client.ts'
 import { runCommand } from '../support/command-line.ts'
 import { startRawUpstream, startTestGateway, until, writeConfiguration } from '../support/gateway.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import { lackOf, type PgBouncer, type PoolerSettings, pgbouncers, startPgBouncer } from '../support/pgbouncer.ts'
 import { type Account, populate } from '../support/population.ts'
 import { startServing } from '../support/serve.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
+import { lackOf, type PgBouncer, type PoolerSettings, pgbouncers, startPgBouncer } from './pgbouncer.ts'
 
 const world = await startTestWorld(t)
 const { addAccount, writer } = await populate(t, world)

@@ -1,10 +1,10 @@
 import t from 'tap'
-import { startBehindProxy, untilHears } from '../support/cut-database.ts'
 import { startTestGateway, type TestGateway, until } from '../support/gateway.ts'
 import { prepareLogouts, statusOf } from '../support/logout-stage.ts'
 import { startRedis, testRedis } from '../support/redis.ts'
 import { eventTypes, pushEvent, startTransmitter, withTransmitter } from '../support/transmitter.ts'
 import { startTestWorld } from '../support/world.ts'
+import { startBehindProxy, untilHears } from './cut-database.ts'
 
 const world = await startTestWorld(t)
 const stage = await prepareLogouts(t, world)

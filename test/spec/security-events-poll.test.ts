@@ -1,7 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import t, { type Test } from 'tap'
 import { call } from '../support/client.ts'
-import { type EventStream, polled, pollSecret, startEventStream } from '../support/event-stream.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
 import { prepareLogouts, seconds, statusOf } from '../support/logout-stage.ts'
@@ -9,6 +8,7 @@ import { startReplica } from '../support/replicas.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { eventAudience, eventTypes, startTransmitter, withTransmitter } from '../support/transmitter.ts'
 import { patience, startTestWorld } from '../support/world.ts'
+import { type EventStream, polled, pollSecret, startEventStream } from './event-stream.ts'
 
 const world = await startTestWorld(t)
 const stage = await prepareLogouts(t, world)

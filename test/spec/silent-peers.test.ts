@@ -5,8 +5,8 @@ import t, { type Test } from 'tap'
 import { call } from '../support/client.ts'
 import { openRawClient, openRoute, startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import { namespaceLack, startOtherMachine } from '../support/network-namespace.ts'
 import { handshake, socketRoute, switching } from '../support/websocket.ts'
+import { namespaceLack, startOtherMachine } from './network-namespace.ts'
 
 const streamRoute = { ...openRoute, surface: 'model' }
 

@@ -4,8 +4,8 @@ import { migrate } from '../../gateway/directory/postgres/migrate.ts'
 import { call } from '../support/client.ts'
 import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 import { type Account, populate } from '../support/population.ts'
-import { startReplication } from '../support/standby.ts'
 import { oauth } from '../support/world.ts'
+import { startReplication } from './standby.ts'
 
 const { primary, standby, pauseReplay, resumeReplay, untilReplayed, stopPrimary } = await startReplication(t)
 await migrate(primary.url)

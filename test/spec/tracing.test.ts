@@ -4,13 +4,13 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { call } from '../support/client.ts'
-import { type Collector, type Span, sdkPackages, startCollector, testSdk } from '../support/collector.ts'
 import { makeFolder, repository } from '../support/deploy.ts'
 import { until } from '../support/gateway.ts'
 import { startPdp } from '../support/pdp.ts'
 import { type Serving, startServing } from '../support/serve.ts'
 import { startGroup } from '../support/workers.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
+import { type Collector, type Span, sdkPackages, startCollector, testSdk } from './collector.ts'
 
 const world = await startTestWorld(t)
 const { member } = world.users

@@ -4,7 +4,7 @@ import { randomBytes } from 'node:crypto'
 import { connect, type Socket } from 'node:net'
 import { crc32 } from 'node:zlib'
 import pg from 'pg'
-import { hostilePaths } from '../../support/hostile-paths.ts'
+import { hostilePaths } from '../../advisories/hostile-paths.ts'
 import type { Order, Told } from './order.ts'
 
 const order = JSON.parse(process.argv[2] ?? '{}') as Order

@@ -1,4 +1,4 @@
-import { findPrograms } from '../../support/ingress/programs.ts'
+import { findPrograms } from '../../integrate/ingress/programs.ts'
 import type { Owner } from '../../support/owner.ts'
 import { findFreePort, type Peer, type Surroundings, startServer } from './peer.ts'
 

@@ -2,7 +2,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { findFreePort } from '../../../gateway/demo/free-port.ts'
-import { startProgram } from '../../support/ingress/start-program.ts'
+import { startProgram } from '../../integrate/ingress/start-program.ts'
 import type { Owner } from '../../support/owner.ts'
 
 /** The addresses and keys that every way to the backend gets. */

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { connect, type Socket } from 'node:net'
+import { namespaceLack, type OtherMachine, startOtherMachine } from '../../spec/network-namespace.ts'
 import { until } from '../../support/gateway.ts'
-import { namespaceLack, type OtherMachine, startOtherMachine } from '../../support/network-namespace.ts'
 import { startTcpProxy } from '../../support/tcp-proxy.ts'
 import type { Drill, Finding } from '../drill.ts'
 import { resumeAnswers, type Stage } from '../stage.ts'

@@ -1,4 +1,4 @@
-import { findLibrary, type SteppedClock, startClock } from '../../support/stepped-clock.ts'
+import { findLibrary, type SteppedClock, startClock } from '../../spec/stepped-clock.ts'
 import type { Drill } from '../drill.ts'
 
 export const drill: Drill = {

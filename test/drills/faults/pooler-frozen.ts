@@ -1,4 +1,4 @@
-import { lackOf, pgbouncers, startPgBouncer } from '../../support/pgbouncer.ts'
+import { lackOf, pgbouncers, startPgBouncer } from '../../spec/pgbouncer.ts'
 import { leadThrough, startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.ts'
 import { type Drill, withoutDirectory } from '../drill.ts'
 

@@ -1,5 +1,5 @@
+import { type Replication, startReplication } from '../../spec/standby.ts'
 import { populate } from '../../support/population.ts'
-import { type Replication, startReplication } from '../../support/standby.ts'
 import { type Drill, type Finding, withoutDirectory } from '../drill.ts'
 import { findRevoked, keepAccount } from '../revoked.ts'
 import type { Stage } from '../stage.ts'

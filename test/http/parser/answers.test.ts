@@ -2,7 +2,7 @@ import t from 'tap'
 import { MessageParser } from '../../../gateway/http/parser/message-parser.ts'
 import { hasOneReading } from '../../../gateway/http/upstream/response-framing.ts'
 import { reportProgress } from '../../fuzz/report-progress.ts'
-import { composeAnswer, cutAnswer, drawing, judgeAnswer } from '../../support/planned-answers.ts'
+import { composeAnswer, cutAnswer, drawing, judgeAnswer } from '../upstream/planned-answers.ts'
 
 type Read = Readonly<{
   headers: readonly (readonly string[])[]

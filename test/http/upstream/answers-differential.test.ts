@@ -5,7 +5,7 @@ import t from 'tap'
 import { reportProgress } from '../../fuzz/report-progress.ts'
 import { call } from '../../support/client.ts'
 import { openRoute, startTestGateway } from '../../support/gateway.ts'
-import { composeAnswer, cutAnswer, drawing, judgeAnswer, type Verdict } from '../../support/planned-answers.ts'
+import { composeAnswer, cutAnswer, drawing, judgeAnswer, type Verdict } from './planned-answers.ts'
 
 /** Clients that work side by side, each on a connection that it keeps. */
 const clientCount = 24

@@ -2,8 +2,8 @@ import t, { type Test } from 'tap'
 import { type AuditSettings, createAudit } from '../../../gateway/observe/audit/audit.ts'
 import type { AuditedDecision } from '../../../gateway/observe/audit/line.ts'
 import type { LogFields } from '../../../gateway/observe/log/log.ts'
-import { createFakePlace, takeAll } from '../../support/fake-place.ts'
 import { until } from '../../support/gateway.ts'
+import { createFakePlace, takeAll } from './fake-place.ts'
 
 const decision: AuditedDecision = {
   time: new Date(0),

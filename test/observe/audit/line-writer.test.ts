@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import { LineWriter, type LineWriterOptions } from '../../../gateway/observe/audit/line-writer.ts'
-import { createFakePlace, takeAll } from '../../support/fake-place.ts'
 import { until } from '../../support/gateway.ts'
+import { createFakePlace, takeAll } from './fake-place.ts'
 
 function open(t: Test, options: Partial<LineWriterOptions> = {}) {
   const place = createFakePlace()
