@@ -8,7 +8,7 @@ import type { OpenExchange } from '../../gateway/recheck/open-exchange.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'
 import { until } from '../support/gateway.ts'
 import { openAs, openWith, route, TestProof, tokenOf, userOf } from '../support/open-exchange.ts'
-import { stageRecheck } from '../support/recheck-stage.ts'
+import { createRecheckFixture } from '../support/recheck-fixture.ts'
 
 // A change that comes while something else is under way: a client has left, or a handshake or a question waits. Another
 // tenant may have a crowd, a callback may throw, and a clock may run ahead for a while.
@@ -17,11 +17,11 @@ import { stageRecheck } from '../support/recheck-stage.ts'
 const slowly = { monotonicMs: () => performance.now() / 20 }
 
 t.test('a request that its client left leaves nothing that waits for a verdict', async (t) => {
-  const { recheck, stage } = stageRecheck(t)
-  stage.tokens.set(1, tokenOf(1))
+  const { recheck, state } = createRecheckFixture(t)
+  state.tokens.set(1, tokenOf(1))
   const heard = recheck.countHeard()
   recheck.hear({ kind: 'token', id: 1 })
-  const opening = openWith(tokenOf(1), stage.table, {})
+  const opening = openWith(tokenOf(1), state.table, {})
   const hasEnded: Exchange['onEnd'] = (listener, target) => listener(false, target as never) // the listener's own
   const open = recheck.open({ ...opening, exchange: { ...opening.exchange, onEnd: hasEnded } }, heard)
   t.ok(open.namedAtMs > 0)
@@ -46,14 +46,14 @@ for (const [name, exchange, opened, expected] of [
   ['a handshake that was a request like any other', switching, route, undefined],
 ] as const)
   t.test(`a route that takes WebSockets no more ${expected ? 'ends' : 'leaves'} ${name}`, async (t) => {
-    const { recheck, open, stage } = stageRecheck(t)
-    stage.table = compileRoutes([opened])
+    const { recheck, open, state } = createRecheckFixture(t)
+    state.table = compileRoutes([opened])
     const { entry } = open(1, recheck.countHeard(), false, exchange)
     entry.isForwarded = expected !== 'route_changed'
-    const { policyReads } = stage
-    stage.table = compileRoutes([route])
+    const { policyReads } = state
+    state.table = compileRoutes([route])
     recheck.recheckAll()
-    const isKept = (): boolean => stage.policyReads > policyReads && entry.queue === undefined && !entry.isStale
+    const isKept = (): boolean => state.policyReads > policyReads && entry.queue === undefined && !entry.isStale
     await until(() => entry.end !== undefined || isKept(), 'the verdict')
     t.equal(entry.end?.refusal.exactCause, expected)
   })
@@ -64,11 +64,11 @@ t.test('a request waits for the answer of its decision point, whatever is judged
     new Promise((resolve) => {
       answer = resolve
     })
-  const { recheck, open, stage } = stageRecheck(t, {}, { ...slowly, consultAgain })
+  const { recheck, open, state } = createRecheckFixture(t, {}, { ...slowly, consultAgain })
   const heard = recheck.countHeard()
   recheck.hear({ kind: 'token', id: 1 })
   const { entry } = open(1, heard)
-  stage.table = compileRoutes([
+  state.table = compileRoutes([
     { ...route, questions: [{ pdp: 'one', action: 'read', about: { type: 'r', from: 'route' } }] },
   ])
   let isConfirmed = false
@@ -76,9 +76,9 @@ t.test('a request waits for the answer of its decision point, whatever is judged
     isConfirmed = true
   })
   await until(() => answer !== undefined, 'the question')
-  const reads = stage.reads.length
+  const reads = state.reads.length
   recheck.hear({ kind: 'everything' })
-  await until(() => stage.reads.length > reads && entry.queue === undefined && !entry.isStale, 'another verdict')
+  await until(() => state.reads.length > reads && entry.queue === undefined && !entry.isStale, 'another verdict')
   t.equal(isConfirmed, false)
   answer?.(false)
   await confirmed
@@ -86,7 +86,7 @@ t.test('a request waits for the answer of its decision point, whatever is judged
 })
 
 t.test('thousands of changes of one tenant make no request of another wait', async (t) => {
-  const { recheck, open } = stageRecheck(t)
+  const { recheck, open } = createRecheckFixture(t)
   const heard = recheck.countHeard()
   const isNamed = (id: number): boolean => open(id, heard).entry.namedAtMs > 0
   for (let id = 1_000; id < 11_000; id++) recheck.hear({ kind: 'user', id })
@@ -98,13 +98,13 @@ t.test('thousands of changes of one tenant make no request of another wait', asy
 })
 
 t.test('changes of one tenant that never stop end no request of another', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t, {}, slowly)
+  const { recheck, open, state } = createRecheckFixture(t, {}, slowly)
   const heard = recheck.countHeard()
   recheck.hear({ kind: 'token', id: 2 })
   const { entry } = open(2, heard)
   t.ok(entry.namedAtMs > 0)
-  const { read } = stage
-  stage.read = async (keys) => {
+  const { read } = state
+  state.read = async (keys) => {
     for (let id = 1_000; id < 1_100; id++) recheck.hear({ kind: 'token', id })
     return read(keys)
   }
@@ -113,21 +113,21 @@ t.test('changes of one tenant that never stop end no request of another', async 
 })
 
 t.test('a crowd of one tenant with old facts keeps no other tenant waiting', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   const { entry } = open(2)
   // More than three batches take.
   for (let count = 0; count < 3_500; count += 1) open(1)
-  const { read } = stage
+  const { read } = state
   let goOn = (): void => undefined
   const isQueued = new Promise<void>((resolve) => {
     goOn = resolve
   })
-  stage.read = (keys) => isQueued.then(() => read(keys))
+  state.read = (keys) => isQueued.then(() => read(keys))
   recheck.hear({ kind: 'everything' })
   await until(() => entry.queue !== undefined, 'its place in the line')
   goOn()
-  await until(() => stage.reads.length >= 4, 'the reads')
-  t.ok(stage.reads.slice(0, 2).some(({ tokens }) => tokens.includes(2)))
+  await until(() => state.reads.length >= 4, 'the reads')
+  t.ok(state.reads.slice(0, 2).some(({ tokens }) => tokens.includes(2)))
 })
 
 class BrokenProof extends TestProof {
@@ -148,7 +148,7 @@ function countFaults(t: Test): readonly unknown[] {
 
 t.test('a fault about one exchange keeps no other open after its expiry, or after an order', async (t) => {
   const faults = countFaults(t)
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   const openAll = (): readonly OpenExchange[] => [
     open(1).entry,
     open(1, recheck.countHeard(), false, { reset: planted }).entry,
@@ -158,7 +158,7 @@ t.test('a fault about one exchange keeps no other open after its expiry, or afte
   const ordered = openAll()
   recheck.endSessions([{ id: 5, ageMs: 0, filter }], performance.now() + 1)
   await until(() => ordered.every(({ end }) => end?.code === 'access_revoked'), 'the ordered ends')
-  stage.tokens.set(1, tokenOf(1, new Date(Date.now() + 200)))
+  state.tokens.set(1, tokenOf(1, new Date(Date.now() + 200)))
   const expired = openAll()
   await until(() => expired.every(({ end }) => end?.code === 'credential_expired'), 'the ends')
   t.ok(faults.length > 0)
@@ -166,15 +166,15 @@ t.test('a fault about one exchange keeps no other open after its expiry, or afte
 
 t.test('a fault about one exchange keeps no other of its statement from its verdict', async (t) => {
   const faults = countFaults(t)
-  const { recheck, open, stage } = stageRecheck(t, {}, slowly)
+  const { recheck, open, state } = createRecheckFixture(t, {}, slowly)
   open(2)
   const principal = new BrokenProof(1, { isVerifiedByCurrentKeys: false }).judge(userOf(1))
-  recheck.open(openAs({ caller: { principal, organizationId: 1 } }, stage.table, {}), 0)
-  stage.tokens.delete(2)
+  recheck.open(openAs({ caller: { principal, organizationId: 1 } }, state.table, {}), 0)
+  state.tokens.delete(2)
   recheck.hear({ kind: 'user', id: 1 })
   recheck.hear({ kind: 'token', id: 2 })
-  await until(() => stage.ended.length > 0, 'the end', 30_000)
-  t.same(stage.ended, ['2 access_revoked'])
+  await until(() => state.ended.length > 0, 'the end', 30_000)
+  t.same(state.ended, ['2 access_revoked'])
   t.ok(faults.length > 0)
 })
 
@@ -183,8 +183,8 @@ const dayMs = 86_400_000
 t.test('a clock that runs ahead for a while forgets no logout', async (t) => {
   mock.timers.enable({ apis: ['setInterval', 'setTimeout'] })
   t.teardown(() => mock.timers.reset())
-  const stage = { ms: 1_000, aheadMs: Date.now() }
-  const clocks = { now: () => new Date(stage.ms + stage.aheadMs), monotonicMs: () => stage.ms }
+  const state = { ms: 1_000, aheadMs: Date.now() }
+  const clocks = { now: () => new Date(state.ms + state.aheadMs), monotonicMs: () => state.ms }
   const at = Math.floor(clocks.now().getTime() / 1_000)
   const login: Login = {
     ...{ issuer: 'https://login.example', subject: 's', session: undefined, address: undefined },
@@ -198,20 +198,20 @@ t.test('a clock that runs ahead for a while forgets no logout', async (t) => {
       transmitters: [],
       directory: { graceMs: 0 },
     } as never, // no more is asked
-    { stores: { logouts: store, eventStreams: {} }, directory: {}, rights: { knownAt: () => stage.ms } } as never, // no more is asked
+    { stores: { logouts: store, eventStreams: {} }, directory: {}, rights: { knownAt: () => state.ms } } as never, // no more is asked
     { ...clocks, log: {}, metrics: { watchLogouts: () => undefined, expectUnmatched: () => undefined } } as never, // no more is asked
   )
   t.teardown(logouts.stop)
   for (let turn = 0; turn < 9; turn++) await new Promise((resolve) => setImmediate(resolve))
   const pass = (ms: number): boolean => {
-    stage.ms += ms
+    state.ms += ms
     mock.timers.tick(600_000)
     return logouts.hasEnded(login)
   }
   t.ok(pass(600_000))
-  stage.aheadMs += 2 * dayMs
+  state.aheadMs += 2 * dayMs
   t.ok(pass(600_000), 'the clock alone has passed its life')
-  stage.aheadMs -= 2 * dayMs
+  state.aheadMs -= 2 * dayMs
   t.ok(pass(600_000))
   t.notOk(pass(dayMs), 'after its life it is dropped')
 })

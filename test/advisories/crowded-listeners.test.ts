@@ -10,16 +10,16 @@ import { createAuthority, ownNames, testCertificates } from '../support/certific
 import { call } from '../support/client.ts'
 import { openRawClient, startTestGateway, until, watchClient } from '../support/gateway.ts'
 import { listenerOptions } from '../support/listener-options.ts'
-import { prepareLogouts, push, statusOf } from '../support/logout-stage.ts'
+import { prepareLogouts, push, statusOf } from '../support/logout-fixture.ts'
 import { gatherThrong } from '../support/throng.ts'
 import { startGroup } from '../support/workers.ts'
 import { startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
-const stage = await prepareLogouts(t, world)
+const fixture = await prepareLogouts(t, world)
 const startGateway = (t: Test, signals: object = {}) => {
-  const { listeners } = stage.settings
-  const settings = { ...stage.settings, listeners: { ...listeners, signals: { ...listeners.signals, ...signals } } }
+  const { listeners } = fixture.settings
+  const settings = { ...fixture.settings, listeners: { ...listeners, signals: { ...listeners.signals, ...signals } } }
   return startTestGateway(t, { world, settings })
 }
 
@@ -82,9 +82,9 @@ for (const size of [100, 300])
       }
       await Promise.all([silent(gateway.signals), silent(gateway.admin)])
       for (let count = 0; count < 20; count += 1) {
-        const subject = await stage.addSubject()
-        const jwt = await stage.issuer.sign({ sub: subject })
-        t.equal((await push(gateway, await stage.signLogout({ sub: subject }))).status, 200)
+        const subject = await fixture.addSubject()
+        const jwt = await fixture.issuer.sign({ sub: subject })
+        t.equal((await push(gateway, await fixture.signLogout({ sub: subject }))).status, 200)
         t.equal(await statusOf(gateway, jwt), 401)
         t.equal((await call(gateway.admin, { path: '/healthz' })).status, 200)
       }
@@ -114,7 +114,7 @@ t.test('a crowd that comes again at once keeps no logout and no health check out
   for (const address of addresses(150)) for (const origin of [gateway.signals, gateway.admin]) come(origin, address)
   await until(() => comings > 1_000, 'the crowd')
   for (let count = 0; count < 20; count += 1) {
-    const token = await stage.signLogout({ sub: await stage.addSubject() })
+    const token = await fixture.signLogout({ sub: await fixture.addSubject() })
     t.equal((await push(gateway, token)).status, 200)
     t.equal((await call(gateway.admin, { path: '/healthz' })).status, 200)
   }
@@ -258,7 +258,7 @@ t.test('an address beyond its share takes the places of its own, and those of no
 
 t.test('strangers leave the places of an address that has sent a fresh logout, and a replay earns none', async (t) => {
   const gateway = await startGateway(t, { maxConnections: 8 })
-  const token = await stage.signLogout({ sub: await stage.addSubject() })
+  const token = await fixture.signLogout({ sub: await fixture.addSubject() })
   const send = (localAddress: string) =>
     call(gateway.signals, {
       method: 'POST',
@@ -295,10 +295,10 @@ t.test('a logout that is sent slowly ends after five seconds', async (t) => {
 
 t.test('a drain among a crowd answers the logout under way and each health check, and ends', async (t) => {
   const gateway = await startGateway(t, { maxConnections: 8 })
-  const subject = await stage.addSubject()
-  const jwt = await stage.issuer.sign({ sub: subject })
+  const subject = await fixture.addSubject()
+  const jwt = await fixture.issuer.sign({ sub: subject })
   t.equal(await statusOf(gateway, jwt), 200)
-  const body = `logout_token=${await stage.signLogout({ sub: subject })}`
+  const body = `logout_token=${await fixture.signLogout({ sub: subject })}`
   const crowd = await Promise.all(addresses(20).map((address) => connectFrom(t, gateway.signals, address)))
   const silent = await Promise.all(addresses(150).map((address) => connectFrom(t, gateway.admin, address)))
   const logout = await openRawClient(t, gateway.signals)

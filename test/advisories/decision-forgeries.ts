@@ -38,7 +38,7 @@ const wanted = [
 
 export type AskProxy = (call: Call & { headers: Readonly<Record<string, string>> }) => Promise<number>
 
-export type ForgeryStage = Readonly<{
+export type ForgeryFixture = Readonly<{
   gateway: TestGateway
   member: Readonly<Record<string, string>>
   administrator: Readonly<Record<string, string>>
@@ -47,7 +47,7 @@ export type ForgeryStage = Readonly<{
 }>
 
 /** A gateway whose decision listener tells a member's requests from an administrator's by host, path and method. */
-export async function stageForgeries(t: Test, world: TestWorld): Promise<ForgeryStage> {
+export async function startForgeryFixture(t: Test, world: TestWorld): Promise<ForgeryFixture> {
   const member = bearer(world.serviceAccounts.robot.apiSecret)
   const administrator = bearer(world.serviceAccounts.robotAdmin.apiSecret)
   const gateway = await startTestGateway(t, {
@@ -62,7 +62,7 @@ export async function stageForgeries(t: Test, world: TestWorld): Promise<Forgery
   return { gateway, member, administrator, testForgeries: (t, ask) => testAll(t, ask, member, administrator) }
 }
 
-type Headers = ForgeryStage['member']
+type Headers = ForgeryFixture['member']
 
 async function testAll(t: Test, ask: AskProxy, member: Headers, administrator: Headers): Promise<void> {
   for (const honest of wanted) {

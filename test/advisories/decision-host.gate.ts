@@ -6,10 +6,10 @@ import { call } from '../support/client.ts'
 import { until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
 import { startTestWorld } from '../support/world.ts'
-import { stageForgeries } from './decision-forgeries.ts'
+import { startForgeryFixture } from './decision-forgeries.ts'
 
 // The forgeries of `decision-host.test.ts`, through each proxy itself.
-const { gateway, member, administrator, testForgeries } = await stageForgeries(t, await startTestWorld(t))
+const { gateway, member, administrator, testForgeries } = await startForgeryFixture(t, await startTestWorld(t))
 
 const proxies: readonly ProxyName[] = ['traefik', 'caddy', 'nginx', 'haproxy', 'envoy']
 for (const name of proxies)

@@ -3,9 +3,9 @@ import t from 'tap'
 import { testShown } from '../integrate/ingress/examples.ts'
 import { type Call, call } from '../support/client.ts'
 import { startTestWorld } from '../support/world.ts'
-import { type AskProxy, stageForgeries } from './decision-forgeries.ts'
+import { type AskProxy, startForgeryFixture } from './decision-forgeries.ts'
 
-const { gateway, testForgeries } = await stageForgeries(t, await startTestWorld(t))
+const { gateway, testForgeries } = await startForgeryFixture(t, await startTestWorld(t))
 
 const agent = new Agent({ keepAlive: true })
 t.teardown(() => agent.destroy())

@@ -8,7 +8,7 @@ import { call } from '../support/client.ts'
 import { until } from '../support/gateway.ts'
 import { openWith, route, tokenOf } from '../support/open-exchange.ts'
 import { populate } from '../support/population.ts'
-import { stageRecheck } from '../support/recheck-stage.ts'
+import { createRecheckFixture } from '../support/recheck-fixture.ts'
 import { startTestWorld } from '../support/world.ts'
 
 // A request was judged again for as long as changes kept coming, and then was 503. PostgreSQL forbids NOTIFY to no
@@ -17,43 +17,43 @@ import { startTestWorld } from '../support/world.ts'
 const everything: Change = { kind: 'everything' }
 
 /** A read takes 5 ms, and a change of this caller comes with each: the rate at which none was ever confirmed. */
-function stageEndless(t: Test, change: Change) {
-  const staged = stageRecheck(t, {}, { monotonicMs: () => performance.now() / 100 })
-  const { recheck, stage } = staged
-  const { read } = stage
-  stage.read = async (keys) => {
+function createEndlessFixture(t: Test, change: Change) {
+  const fixture = createRecheckFixture(t, {}, { monotonicMs: () => performance.now() / 100 })
+  const { recheck, state } = fixture
+  const { read } = state
+  state.read = async (keys) => {
     recheck.hear(change)
     await sleep(5)
     recheck.hear(change)
     return read(keys)
   }
-  return staged
+  return fixture
 }
 
 for (const change of [{ kind: 'token', id: 1 }, everything] as const)
   t.test(`a request is judged again once, however often ${change.kind} changes`, async (t) => {
-    const { recheck, open, stage } = stageEndless(t, change)
+    const { recheck, open, state } = createEndlessFixture(t, change)
     const heard = recheck.countHeard()
     recheck.hear(change)
     const { entry } = open(1, heard)
     await recheck.confirm(entry)
     t.equal(entry.end, undefined)
-    t.ok(stage.rounds <= 2, `${stage.rounds} rounds`)
+    t.ok(state.rounds <= 2, `${state.rounds} rounds`)
     t.notOk(recheck.isUnconfirmed(entry), 'its head is written')
-    stage.tokens.delete(1)
+    state.tokens.delete(1)
     await until(() => entry.end, 'the end of its right')
     t.equal(entry.end?.code, 'access_revoked')
   })
 
 t.test('a request that waits is judged by facts from after it began to wait', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   const { entry } = open(1)
-  const { read } = stage
+  const { read } = state
   let answer = (): void => undefined
   const isAsked = new Promise<void>((asked) => {
-    stage.read = async (keys) => {
+    state.read = async (keys) => {
       const facts = await read(keys)
-      stage.read = read
+      state.read = read
       await new Promise<void>((resolve) => {
         answer = resolve
         asked()
@@ -63,7 +63,7 @@ t.test('a request that waits is judged by facts from after it began to wait', as
   })
   recheck.hear({ kind: 'token', id: 1 })
   await isAsked
-  stage.tokens.delete(1)
+  state.tokens.delete(1)
   const confirmed = recheck.confirm(entry)
   answer()
   await confirmed
@@ -71,11 +71,11 @@ t.test('a request that waits is judged by facts from after it began to wait', as
 })
 
 t.test('a reload is judged before the head, however lately the request was confirmed', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   const { entry } = open(1)
   await recheck.confirm(entry)
   t.notOk(recheck.isUnconfirmed(entry))
-  stage.table = compileRoutes([{ ...route, destination: { kind: 'upstream', name: 'other' } }])
+  state.table = compileRoutes([{ ...route, destination: { kind: 'upstream', name: 'other' } }])
   recheck.recheckAll()
   t.ok(recheck.isUnconfirmed(entry))
 })
@@ -83,10 +83,10 @@ t.test('a reload is judged before the head, however lately the request was confi
 t.test('a request whose question keeps its answer goes on, whatever is judged meanwhile', async (t) => {
   const answers: ((isYes: boolean) => void)[] = []
   const consultAgain = (): Promise<boolean> => new Promise((resolve) => answers.push(resolve))
-  const { recheck, stage } = stageRecheck(t, {}, { consultAgain, monotonicMs: () => performance.now() / 100 })
-  stage.tokens.set(1, tokenOf(1))
+  const { recheck, state } = createRecheckFixture(t, {}, { consultAgain, monotonicMs: () => performance.now() / 100 })
+  state.tokens.set(1, tokenOf(1))
   const question = { pdp: 'one', action: 'read', about: { type: 'r', from: 'route' } } as const
-  stage.table = compileRoutes([{ ...route, questions: [question] }])
+  state.table = compileRoutes([{ ...route, questions: [question] }])
   const entry = recheck.open(openWith(tokenOf(1), compileRoutes([route]), {}), recheck.countHeard())
   const confirmed = recheck.confirm(entry)
   await until(() => answers.length > 0, 'the question')

@@ -1,15 +1,15 @@
 import t, { type Test } from 'tap'
 import { startTestGateway, until } from '../support/gateway.ts'
-import { prepareLogouts, push, seconds, statusOf } from '../support/logout-stage.ts'
+import { prepareLogouts, push, seconds, statusOf } from '../support/logout-fixture.ts'
 import { eventTypes, pushEvent, startTransmitter, withTransmitter } from '../support/transmitter.ts'
 import { readMetric } from '../support/workers.ts'
 import { startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
-const stage = await prepareLogouts(t, world)
-const { issuer, addSubject, signLogout } = stage
+const fixture = await prepareLogouts(t, world)
+const { issuer, addSubject, signLogout } = fixture
 const transmitter = await startTransmitter(t)
-const { issuers, ...settings } = withTransmitter(stage, transmitter)
+const { issuers, ...settings } = withTransmitter(fixture, transmitter)
 
 const start = (owner: Test, more: object, transmitters: object = {}) =>
   startTestGateway(owner, {

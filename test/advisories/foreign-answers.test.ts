@@ -13,7 +13,12 @@ import {
   openTaggedClient,
   startPatience,
 } from '../support/tagged/client.ts'
-import { callersOf, startTaggedStage, type TaggedStage, type TaggedStageOptions } from '../support/tagged/stage.ts'
+import {
+  callersOf,
+  startTaggedFixture,
+  type TaggedFixture,
+  type TaggedFixtureOptions,
+} from '../support/tagged/fixture.ts'
 import { startTestWorld } from '../support/world.ts'
 import { type Flood, floods, startFlood } from './floods.ts'
 
@@ -104,7 +109,7 @@ async function play(origin: string, figures: AskFigures, places: readonly Place[
   })
 }
 
-type Campaign = Pick<TaggedStageOptions, 'workers' | 'authority' | 'upstream'> &
+type Campaign = Pick<TaggedFixtureOptions, 'workers' | 'authority' | 'upstream'> &
   Readonly<{
     scenes: readonly Scene[]
     /** The part of all requests. */
@@ -113,7 +118,7 @@ type Campaign = Pick<TaggedStageOptions, 'workers' | 'authority' | 'upstream'> &
     /** Whether no two organizations may share a connection. */
     isApart?: boolean
     /** The places of these origins, where they are not the upstreams'. */
-    locate?: (stage: TaggedStage, from: number, to: number) => Promise<readonly Place[]>
+    locate?: (fixture: TaggedFixture, from: number, to: number) => Promise<readonly Place[]>
   }>
 
 const upstreamsOf: NonNullable<Campaign['locate']> = async ({ places }, from, to) =>
@@ -123,14 +128,14 @@ async function playAll(t: Test, options: Campaign): Promise<void> {
   const { scenes, share, isFault = () => true, isApart = false, locate = upstreamsOf } = options
   const count = Math.max(usualOrigins, Math.ceil((campaign * share) / scenes.length / requestsOfOrigin))
   const origins = count * scenes.length
-  const stage = await startTaggedStage(t, { ...options, world, origins: 2 + origins })
-  const origin = stage.replica.public
+  const fixture = await startTaggedFixture(t, { ...options, world, origins: 2 + origins })
+  const origin = fixture.replica.public
   const figures = newFigures()
-  const flooded = { origin, figures: newFigures(), passedMs, caller: callers[1], places: stage.places.slice(0, 2) }
+  const flooded = { origin, figures: newFigures(), passedMs, caller: callers[1], places: fixture.places.slice(0, 2) }
   const playThese = async (chosen: readonly (readonly [number, Scene])[]): Promise<void> => {
     for (const [index, scene] of chosen) {
       const from = 2 + index * count
-      await play(origin, figures, await locate(stage, from, from + count), scene)
+      await play(origin, figures, await locate(fixture, from, from + count), scene)
     }
   }
   for (const flood of [...floods, undefined])
@@ -140,7 +145,7 @@ async function playAll(t: Test, options: Campaign): Promise<void> {
       await playThese(chosen)
     })
   const { asked, own, foreign, hung } = figures
-  const backend = await stage.backend.figures()
+  const backend = await fixture.backend.figures()
   const faults = foreign.filter(isFault)
   const line = `${asked} asked, ${faults.length} foreign; the backend: ${JSON.stringify(backend)}`
   if (campaign > 0) console.error(`${t.name}: ${line}`)
@@ -155,7 +160,7 @@ async function playAll(t: Test, options: Campaign): Promise<void> {
   else t.ok(backend.crossed > origins / 2, `${backend.crossed} came on one that had served another organization`)
 }
 
-/** Each scene on one of the four stages, and each size on each of them. */
+/** Each scene on one of the four fixtures, and each size on each of them. */
 const few = (turn: number): readonly Scene[] =>
   campaign > 0
     ? scenes

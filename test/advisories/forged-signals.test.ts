@@ -1,15 +1,15 @@
 import t from 'tap'
 import { changeHeader } from '../support/cause-people.ts'
 import { startTestGateway } from '../support/gateway.ts'
-import { client, logoutEvent, prepareLogouts, push, seconds, statusOf } from '../support/logout-stage.ts'
+import { client, logoutEvent, prepareLogouts, push, seconds, statusOf } from '../support/logout-fixture.ts'
 import { eventAudience, eventTypes, pushEvent, startTransmitter, withTransmitter } from '../support/transmitter.ts'
 import { startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
-const stage = await prepareLogouts(t, world)
-const { issuer, database, addSubject, signLogout } = stage
+const fixture = await prepareLogouts(t, world)
+const { issuer, database, addSubject, signLogout } = fixture
 const transmitter = await startTransmitter(t)
-const gateway = await startTestGateway(t, { world, settings: withTransmitter(stage, transmitter) })
+const gateway = await startTestGateway(t, { world, settings: withTransmitter(fixture, transmitter) })
 const [victim, other] = [await addSubject(), await addSubject()]
 const session = 'session-of-the-victim'
 const user = { format: 'iss_sub', iss: issuer.issuer, sub: victim }

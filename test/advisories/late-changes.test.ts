@@ -34,23 +34,23 @@ const factsOf = (...tokens: readonly TokenRecord[]): DirectoryFacts => ({
 type Read = Readonly<{ since: number; answer: (...logouts: readonly Logout[]) => void }>
 
 /** A follower of logouts whose reads the test answers, and whose listener proves at each moment that it hears all. */
-async function stageLogouts(t: Test) {
-  const stage = { ms: 1_000, reads: [] as Read[], known: [] as Logout[] }
+async function createLogoutsFixture(t: Test) {
+  const state = { ms: 1_000, reads: [] as Read[], known: [] as Logout[] }
   const follower = followLogouts({
     readSince: (since) =>
       new Promise<LogoutPage>((resolve) => {
-        stage.reads.push({ since, answer: (...logouts) => resolve({ horizon: 1, logouts }) })
+        state.reads.push({ since, answer: (...logouts) => resolve({ horizon: 1, logouts }) })
       }),
-    knownAt: () => stage.ms,
-    monotonicMs: () => stage.ms,
+    knownAt: () => state.ms,
+    monotonicMs: () => state.ms,
     isCovered: () => false,
-    onLogouts: (logouts) => stage.known.push(...logouts),
+    onLogouts: (logouts) => state.known.push(...logouts),
     onFailed: () => undefined,
   })
   t.teardown(follower.stop)
   const nextRead = async (): Promise<Read> => {
-    await until(() => stage.reads.length > 0, 'a read')
-    const [read] = stage.reads.splice(0, 1)
+    await until(() => state.reads.length > 0, 'a read')
+    const [read] = state.reads.splice(0, 1)
     if (!read) throw new Error('no read')
     return read
   }
@@ -66,47 +66,47 @@ async function stageLogouts(t: Test) {
   for (let page = 0; page < 2; page++) (await nextRead()).answer()
   await nextTurn()
   t.equal(follower.requireFresh(), undefined, 'the first read is done')
-  return { stage, follower, nextRead, askNow }
+  return { state, follower, nextRead, askNow }
 }
 
 const logout: Logout = { issuer: 'i', subject: 's', session: '', at: 9, expiresAt: 9_999 }
 
 t.test('a logout that is told while another is read counts as unread until a read of its own', async (t) => {
-  const { stage, follower, nextRead, askNow } = await stageLogouts(t)
+  const { state, follower, nextRead, askNow } = await createLogoutsFixture(t)
   follower.look('changes')
   const first = await nextRead()
-  stage.ms += 10
+  state.ms += 10
   follower.look('changes')
-  stage.ms += 490
+  state.ms += 490
   first.answer()
   const second = await nextRead()
-  stage.ms += 500
+  state.ms += 500
   const asked = askNow()
   await nextTurn()
   t.equal(asked.isAnswered, false, 'what was told is not known')
   second.answer(logout)
   await until(() => asked.isAnswered, 'the answer')
-  t.same(stage.known, [logout])
+  t.same(state.known, [logout])
 })
 
 t.test('a slow read answers no question that came when it was old', async (t) => {
-  const { stage, follower, nextRead, askNow } = await stageLogouts(t)
+  const { state, follower, nextRead, askNow } = await createLogoutsFixture(t)
   follower.look('changes')
   const slow = await nextRead()
-  stage.ms += 10
+  state.ms += 10
   follower.look('changes')
-  stage.ms += 1_000
+  state.ms += 1_000
   const asked = askNow()
   slow.answer()
   const next = await nextRead()
   t.equal(asked.isAnswered, false, 'its facts are of a second ago')
   next.answer(logout)
   await until(() => asked.isAnswered, 'the answer')
-  t.same(stage.known, [logout])
+  t.same(state.known, [logout])
 })
 
 t.test('a wish to read all again, during such a read, is not lost', async (t) => {
-  const { follower, nextRead } = await stageLogouts(t)
+  const { follower, nextRead } = await createLogoutsFixture(t)
   follower.look('start')
   const whole = await nextRead()
   t.equal(whole.since, 0)
@@ -117,7 +117,7 @@ t.test('a wish to read all again, during such a read, is not lost', async (t) =>
 
 t.test('changes of its own prolong no exchange that could not be judged', async (t) => {
   const ended: string[] = []
-  const stage = { ms: 1_000 }
+  const state = { ms: 1_000 }
   const recheck = new OpenExchanges({
     ...noConsultation,
     endAtExpiry: 'none',
@@ -127,9 +127,9 @@ t.test('changes of its own prolong no exchange that could not be judged', async 
     hasEnded: noLogouts.hasEnded,
     policy: () => ({ table, roles }),
     readFacts: () => new Promise<never>(() => undefined),
-    knownAt: () => stage.ms,
+    knownAt: () => state.ms,
     now: () => new Date(0),
-    monotonicMs: () => stage.ms,
+    monotonicMs: () => state.ms,
     processId: 1,
     onRound: () => undefined,
     onEnded: ({ code }) => ended.push(code),
@@ -140,7 +140,7 @@ t.test('changes of its own prolong no exchange that could not be judged', async 
   for (let count = 0; count < 8; count++) {
     recheck.hear({ kind: 'token', id: 1 })
     await new Promise((resolve) => setTimeout(resolve, 80))
-    stage.ms += 200
+    state.ms += 200
   }
   t.same(ended, ['access_unverified'])
 })
@@ -225,77 +225,77 @@ const asksAbout = (): OpenExchange =>
   }) as Partial<OpenExchange> as OpenExchange // no more of it is used
 
 /** With `onUnknown: end`, which leaves an exchange less than a second without an answer. */
-function stageOutside(t: Test, answer: () => Promise<boolean>) {
-  const stage = { ms: 1_000, asked: 0, inFlight: 0, most: 0 }
+function createOutsideFixture(t: Test, answer: () => Promise<boolean>) {
+  const state = { ms: 1_000, asked: 0, inFlight: 0, most: 0 }
   const outside = new OutsideDecisions(
     {
       consultAgain: async () => {
-        stage.asked += 1
-        stage.inFlight += 1
-        stage.most = Math.max(stage.most, stage.inFlight)
+        state.asked += 1
+        state.inFlight += 1
+        state.most = Math.max(state.most, state.inFlight)
         await nextTurn()
-        stage.inFlight -= 1
+        state.inFlight -= 1
         return answer()
       },
       recheckMsOf: () => 60_000,
       shareOf: () => places,
-      monotonicMs: () => stage.ms,
+      monotonicMs: () => state.ms,
       longestUnknownMs: 930,
       isAwaited: () => false,
     },
     () => t.fail('an exchange ended'),
   )
-  return { stage, outside }
+  return { state, outside }
 }
 
 const places = 4
 
 t.test('an exchange whose question failed once is asked about again before its time is over', async (t) => {
   let isBroken = true
-  const { stage, outside } = stageOutside(t, async () => {
+  const { state, outside } = createOutsideFixture(t, async () => {
     if (isBroken) throw new Error('no answer')
     return true
   })
   const open = asksAbout()
-  outside.look(open, stage.ms)
+  outside.look(open, state.ms)
   for (let turn = 0; turn < 3; turn++) await nextTurn()
   isBroken = false
-  stage.ms += 500
-  outside.look(open, stage.ms)
-  t.equal(stage.asked, 2)
+  state.ms += 500
+  outside.look(open, state.ms)
+  t.equal(state.asked, 2)
   for (let turn = 0; turn < 3; turn++) await nextTurn()
-  stage.ms += 1_000
-  outside.look(open, stage.ms)
+  state.ms += 1_000
+  outside.look(open, state.ms)
 })
 
 t.test('an exchange whose issuer failed once is asked about again before its time is over', async (t) => {
-  const stage = { ms: 1_000, asked: 0 }
-  const opaque = new OpaqueTokens({ now: () => new Date(0), monotonicMs: () => stage.ms, longestUnknownMs: 930 }, () =>
+  const state = { ms: 1_000, asked: 0 }
+  const opaque = new OpaqueTokens({ now: () => new Date(0), monotonicMs: () => state.ms, longestUnknownMs: 930 }, () =>
     t.fail('an exchange ended'),
   )
   const askAgain = async () => {
-    stage.asked += 1
+    state.asked += 1
     throw new GatewayError('issuer_unavailable')
   }
   const proof = { kind: 'oauth', expiresAtMs: 9_999, answer: { askedAtMs: 0, freshMs: 1_000, askAgain } }
   const open = { proof } as unknown as OpenExchange // no more of it is used
-  opaque.look(open, stage.ms)
+  opaque.look(open, state.ms)
   await nextTurn()
-  stage.ms += 500
-  opaque.look(open, stage.ms)
-  t.equal(stage.asked, 2)
+  state.ms += 500
+  opaque.look(open, state.ms)
+  t.equal(state.asked, 2)
 })
 
 t.test(
   'thousands of exchanges that are due at once are asked about in turn, and none ends for want of a place',
   async (t) => {
-    const { stage, outside } = stageOutside(t, async () => true)
+    const { state, outside } = createOutsideFixture(t, async () => true)
     const all = Array.from({ length: 2_000 }, asksAbout)
-    for (const open of all) outside.look(open, stage.ms)
-    await until(() => stage.asked === all.length, 'all questions')
-    t.equal(stage.most, places / 2, 'requests keep the other half')
-    stage.ms += 900
-    for (const open of all) outside.look(open, stage.ms)
-    t.equal(stage.asked, all.length, 'and each has its answer')
+    for (const open of all) outside.look(open, state.ms)
+    await until(() => state.asked === all.length, 'all questions')
+    t.equal(state.most, places / 2, 'requests keep the other half')
+    state.ms += 900
+    for (const open of all) outside.look(open, state.ms)
+    t.equal(state.asked, all.length, 'and each has its answer')
   },
 )

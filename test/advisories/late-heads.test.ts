@@ -6,7 +6,7 @@ import { createForward } from '../../gateway/forward/forward.ts'
 import { createEngine } from '../../gateway/http/create-engine.ts'
 import { PreparedHeaders } from '../../gateway/http/prepared-headers.ts'
 import { createAuthority, testCertificates } from '../support/certificates.ts'
-import { organizationsOf, startClaimsStage } from '../support/claims-gateway.ts'
+import { organizationsOf, startClaimsFixture } from '../support/claims-gateway.ts'
 import { call, type JsonValue } from '../support/client.ts'
 import { startFaultyGateway } from '../support/faulty-gateway.ts'
 import {
@@ -359,7 +359,7 @@ testCertificates(t, 'a connection that opens late', async (t) => {
 })
 
 t.test('with claims alone the organization of now is told', async (t) => {
-  const { gateway: claimed, issuer, as, identityOf, writeOrganizations } = await startClaimsStage(t)
+  const { gateway: claimed, issuer, as, identityOf, writeOrganizations } = await startClaimsFixture(t)
   const headers = await as({ groups: ['/acme/org-member'] })
   const client = await beginUpload(t, '/public/x', { headers }, undefined, claimed.public)
   writeOrganizations(organizationsOf(issuer.issuer).map((one) => (one.id === 7 ? { ...one, slug: 'renamed' } : one)))

@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http'
 import t, { type Test } from 'tap'
 import { checkIssuers } from '../../gateway/boot/check-issuers.ts'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
-import { type ClaimsStage, groupRules, startClaimsStage } from '../support/claims-gateway.ts'
+import { type ClaimsFixture, groupRules, startClaimsFixture } from '../support/claims-gateway.ts'
 import { until, writeConfiguration } from '../support/gateway.ts'
 import { readAnswer } from '../support/streams.ts'
 import { bearer, oauth } from '../support/world.ts'
@@ -23,17 +23,17 @@ const introspection = {
 }
 
 const start = (t: Test, own: object = {}, more: object = {}, settings: Readonly<Record<string, unknown>> = {}) =>
-  startClaimsStage(t, {
+  startClaimsFixture(t, {
     issuerSettings: { introspection: { ...introspection, ...own }, clockToleranceSeconds: 0, ...more },
     settings,
   })
 
-const stage = await start(t)
+const fixture = await start(t)
 
 const draw = (): string => randomBytes(24).toString('base64url')
 
 /** An answer about an access token, and whatever a test changes in it. */
-const activeAt = ({ issuer: { issuer } }: ClaimsStage, changes: Readonly<Record<string, unknown>> = {}) => ({
+const activeAt = ({ issuer: { issuer } }: ClaimsFixture, changes: Readonly<Record<string, unknown>> = {}) => ({
   active: true,
   iss: issuer,
   aud: 'sallyport-demo',
@@ -44,7 +44,7 @@ const activeAt = ({ issuer: { issuer } }: ClaimsStage, changes: Readonly<Record<
   ...changes,
 })
 
-const knock = async (at: ClaimsStage, headers: Record<string, string>): Promise<string> => {
+const knock = async (at: ClaimsFixture, headers: Record<string, string>): Promise<string> => {
   const { status, text, json } = await at.call({ path: '/public/x', headers })
   return status === 200 ? '200' : `${status} ${json().error?.code ?? text}`
 }
@@ -74,8 +74,8 @@ t.test('only the literal true is active; anything but a literal false is a failu
     [undefined, '503 issuer_unavailable'],
   ] as const) {
     const token = draw()
-    endpoint.answer(token, activeAt(stage, { active }))
-    t.equal(await knock(stage, oauth({ jwt: token })), expected, String(active))
+    endpoint.answer(token, activeAt(fixture, { active }))
+    t.equal(await knock(fixture, oauth({ jwt: token })), expected, String(active))
   }
 })
 
@@ -96,8 +96,8 @@ t.test('the claims of an answer are judged as those of a JWT', async (t) => {
     { events: {} },
   ]) {
     const token = draw()
-    endpoint.answer(token, activeAt(stage, changes))
-    t.equal(await knock(stage, oauth({ jwt: token })), '401 unauthenticated', JSON.stringify(changes))
+    endpoint.answer(token, activeAt(fixture, changes))
+    t.equal(await knock(fixture, oauth({ jwt: token })), '401 unauthenticated', JSON.stringify(changes))
   }
 })
 
@@ -115,7 +115,7 @@ t.test('a refresh token is active too, and does not pass for an access token', a
     [{ token_type: 'Bearer', token_use: 'refresh_token' }, '401 unauthenticated', '401 unauthenticated'],
     [{ token_type: ['Bearer'] }, '401 unauthenticated', '401 unauthenticated'],
   ] as const)
-    for (const [at, expected] of [[stage, strict] as const, [lenient, loose] as const]) {
+    for (const [at, expected] of [[fixture, strict] as const, [lenient, loose] as const]) {
       const token = draw()
       endpoint.answer(token, activeAt(at, { ...marks, ...changes }))
       t.equal(await knock(at, oauth({ jwt: token })), expected, JSON.stringify(changes))
@@ -124,7 +124,7 @@ t.test('a refresh token is active too, and does not pass for an access token', a
 
 t.test('a bad answer is a failure of the issuer: never 200, and never a false 401', async (t) => {
   const elsewhere = await startIntrospection(t)
-  const active = JSON.stringify(activeAt(stage))
+  const active = JSON.stringify(activeAt(fixture))
   const hasty = await start(t, { timeoutMs: 300 })
   const drip = (response: ServerResponse): void => {
     const timer = setInterval(() => response.write(' '), 50)
@@ -155,9 +155,9 @@ t.test('a bad answer is a failure of the issuer: never 200, and never a false 40
   for (const [what, answer] of Object.entries(hostile)) {
     const token = draw()
     endpoint.answer(token, answer)
-    t.equal(await knock(stage, oauth({ jwt: token })), '503 issuer_unavailable', what)
-    endpoint.answer(token, activeAt(stage))
-    t.equal(await knock(stage, oauth({ jwt: token })), '200', `${what}: the next question counts`)
+    t.equal(await knock(fixture, oauth({ jwt: token })), '503 issuer_unavailable', what)
+    endpoint.answer(token, activeAt(fixture))
+    t.equal(await knock(fixture, oauth({ jwt: token })), '200', `${what}: the next question counts`)
   }
   for (const [what, answer] of [
     ['no answer', () => undefined],
@@ -210,17 +210,17 @@ t.test('a token is asked about in the carriers of its issuer alone, even if it i
 })
 
 t.test('without a setting an opaque token is 401 in every carrier', async (t) => {
-  const plain = await startClaimsStage(t, { issuerSettings: { tokens: { header: true, bearer: true } } })
+  const plain = await startClaimsFixture(t, { issuerSettings: { tokens: { header: true, bearer: true } } })
   for (const headers of [oauth({ jwt: draw() }), bearer(draw())])
     t.equal(await knock(plain, headers), '401 unauthenticated')
 })
 
 t.test('a revocation takes effect', async (t) => {
   const token = draw()
-  endpoint.answer(token, activeAt(stage))
-  t.equal(await knock(stage, oauth({ jwt: token })), '200')
+  endpoint.answer(token, activeAt(fixture))
+  t.equal(await knock(fixture, oauth({ jwt: token })), '200')
   endpoint.answer(token, { active: false })
-  await until(async () => (await knock(stage, oauth({ jwt: token }))) === '401 unauthenticated', 'the revocation')
+  await until(async () => (await knock(fixture, oauth({ jwt: token }))) === '401 unauthenticated', 'the revocation')
 })
 
 t.test('guesses of an address are limited, and tokens in use are not', async (t) => {
@@ -309,9 +309,9 @@ t.test('no more questions are open than maxInFlight, and addresses take turns', 
 t.test('an open stream ends when its token is revoked, and not while its issuer is down', async (t) => {
   const strong = draw()
   const other = draw()
-  for (const token of [strong, other]) endpoint.answer(token, activeAt(stage))
-  const open = await readAnswer(`${stage.gateway.public}/model/strong`, oauth({ jwt: strong }))
-  const kept = await readAnswer(`${stage.gateway.public}/model/kept`, oauth({ jwt: other }))
+  for (const token of [strong, other]) endpoint.answer(token, activeAt(fixture))
+  const open = await readAnswer(`${fixture.gateway.public}/model/strong`, oauth({ jwt: strong }))
+  const kept = await readAnswer(`${fixture.gateway.public}/model/kept`, oauth({ jwt: other }))
   await until(() => open.text() !== '' && kept.text() !== '', 'both streams')
   endpoint.answer(other, (response) => response.writeHead(503).end())
   await until(() => endpoint.countAsked(other) > 2, 'questions that fail')
@@ -325,10 +325,10 @@ t.test('an open stream ends when its token is revoked, and not while its issuer 
 t.test('an open stream ends with its rights, and with another subject', async (t) => {
   for (const changes of [{ groups: [] }, { sub: 'eve' }, { aud: 'other' }]) {
     const token = draw()
-    endpoint.answer(token, activeAt(stage))
-    const open = await readAnswer(`${stage.gateway.public}/model/x`, oauth({ jwt: token }))
+    endpoint.answer(token, activeAt(fixture))
+    const open = await readAnswer(`${fixture.gateway.public}/model/x`, oauth({ jwt: token }))
     await until(() => open.text() !== '', 'the stream')
-    endpoint.answer(token, activeAt(stage, changes))
+    endpoint.answer(token, activeAt(fixture, changes))
     t.match((await open.whole()).toString(), /"access_revoked"/, JSON.stringify(changes))
   }
 })
@@ -345,7 +345,7 @@ t.test('with onUnknown: end a stream ends when nothing is known of its token any
 
 t.test('the endpoint that discovery finds is at the origin of the issuer', async (t) => {
   const issuer = await startIntrospection(t)
-  const discovering = await startClaimsStage(t, {
+  const discovering = await startClaimsFixture(t, {
     settings: {
       issuers: [
         {

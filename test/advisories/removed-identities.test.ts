@@ -2,7 +2,7 @@ import pg from 'pg'
 import t, { type Test } from 'tap'
 import { startPostgres } from '../../gateway/demo/postgres.ts'
 import { migrate } from '../../gateway/directory/postgres/migrate.ts'
-import { startJoinedStage } from '../support/claims-gateway.ts'
+import { startJoinedFixture } from '../support/claims-gateway.ts'
 import { until } from '../support/gateway.ts'
 import { readAnswer } from '../support/streams.ts'
 import { startTestWorld } from '../support/world.ts'
@@ -10,7 +10,7 @@ import { startTestWorld } from '../support/world.ts'
 // A JWT goes on asserting its memberships after the database removed its user, identity or membership.
 
 const world = await startTestWorld(t)
-const stage = await startJoinedStage(t, world)
+const fixture = await startJoinedFixture(t, world)
 const database = new pg.Client({ connectionString: world.databaseUrl })
 await database.connect()
 t.teardown(() => database.end())
@@ -20,18 +20,19 @@ const acme = { 'x-organization-id': String(world.organizations.acme.id) }
 
 type Headers = Record<string, string>
 
-const statusOf = async (headers: Headers): Promise<number> => (await stage.call({ path: '/public/x', headers })).status
+const statusOf = async (headers: Headers): Promise<number> =>
+  (await fixture.call({ path: '/public/x', headers })).status
 
 /** A user who is in `umbrella` by claims and in Acme by the database, and a stream of theirs in `umbrella`. */
 async function enter(sub: string) {
-  const jwt = await stage.as({ sub, groups: ['/umbrella/org-owner', '/acme/org-owner'] })
-  const { user } = await stage.identityOf(jwt)
+  const jwt = await fixture.as({ sub, groups: ['/umbrella/org-owner', '/acme/org-owner'] })
+  const { user } = await fixture.identityOf(jwt)
   await database.query(`insert into role_assignments (user_id, organization_id, role) values ($1, $2, 'org-member')`, [
     user.id,
     world.organizations.acme.id,
   ])
   await until(async () => (await statusOf({ ...jwt, ...acme })) === 200, 'a member of both')
-  const open = await readAnswer(`${stage.gateway.public}/model/${sub}`, { ...jwt, ...umbrella })
+  const open = await readAnswer(`${fixture.gateway.public}/model/${sub}`, { ...jwt, ...umbrella })
   await until(async () => open.text() !== '', 'the stream')
   return { jwt, userId: Number(user.id), open }
 }
@@ -44,7 +45,7 @@ async function refusesAll(t: Test, jwt: Headers, sub: string): Promise<void> {
   await until(async () => (await statusOf(jwt)) === 401, 'refused')
   for (const headers of [jwt, { ...jwt, ...umbrella }, { ...jwt, ...acme }]) t.equal(await statusOf(headers), 401)
   // Another JWT of the subject leads to the same refusal.
-  const later = await stage.as({ sub, groups: ['/umbrella/org-owner'], email: 'later@x.example' })
+  const later = await fixture.as({ sub, groups: ['/umbrella/org-owner'], email: 'later@x.example' })
   t.equal(await statusOf({ ...later, ...umbrella }), 401)
   t.equal(await countUsers(), before, 'and no user was created')
 }
@@ -78,7 +79,7 @@ t.test('an identity that is created again lets in, and so does the end of its no
   await database.query('delete from user_identities where user_id = $1', [userId])
   await open.whole()
   await until(async () => (await statusOf(jwt)) === 401, 'refused')
-  const { issuer } = stage.issuer
+  const { issuer } = fixture.issuer
   await database.query(`insert into user_identities (user_id, issuer, subject) values ($1, $2, 'returning')`, [
     userId,
     issuer,
@@ -100,10 +101,10 @@ t.test('while removals are not noted, claims bring in no new identity', async (t
   const before = await countUsers()
   await until(async () => (await statusOf(jwt)) === 503, 'unavailable')
   t.equal(await countUsers(), before, 'and no user was created')
-  const known = await stage.as({ sub: 'returning', groups: ['/umbrella/org-owner'] })
+  const known = await fixture.as({ sub: 'returning', groups: ['/umbrella/org-owner'] })
   t.equal(await statusOf({ ...known, ...umbrella }), 200, 'a known one goes on')
   await database.query('alter table user_identities enable trigger sallyport_note_delete')
-  const fresh = await stage.as({ sub: 'fresh', groups: ['/umbrella/org-owner'] })
+  const fresh = await fixture.as({ sub: 'fresh', groups: ['/umbrella/org-owner'] })
   t.equal(await statusOf({ ...fresh, ...umbrella }), 200)
 })
 

@@ -9,7 +9,7 @@ import { bearer } from '../support/world.ts'
 import { type Checkout, checkOut, findCommit } from './compare/checkout.ts'
 import { estimate, findSpread, judge } from './compare/estimate.ts'
 import { type Paired, pair, type Side } from './compare/pair.ts'
-import { listRows, manyTokens, type Stage, streamsRow } from './compare/rows.ts'
+import { type CompareFixture, listRows, manyTokens, streamsRow } from './compare/rows.ts'
 import { startSide } from './compare/side.ts'
 import { findLack } from './peers/find-program.ts'
 import { keepAwake } from './peers/keep-awake.ts'
@@ -91,11 +91,11 @@ async function measure(owner: Owner) {
   notify(`building ${a} and ${b}`)
   const [left, right] = [checkOut(owner, a), checkOut(owner, b)]
   const backendPort = await startBackend(owner)
-  const stage = await prepare(owner, `http://127.0.0.1:${backendPort}`)
+  const fixture = await prepare(owner, `http://127.0.0.1:${backendPort}`)
   const start =
     (checkout: Checkout): Side =>
     (ofThese) =>
-      startSide(ofThese, checkout, stage, {
+      startSide(ofThese, checkout, fixture, {
         ...options,
         backendPort,
         warmUpSeconds: options.warmUp,
@@ -120,10 +120,10 @@ async function measure(owner: Owner) {
 }
 
 /** A database and an issuer with enough of everything; the schema is that of this tree, which is to be the newest. */
-async function prepare(owner: Owner, cluster: string): Promise<Stage> {
+async function prepare(owner: Owner, cluster: string): Promise<CompareFixture> {
   notify('starting a database, a backend and an issuer')
   const world = await startBenchWorld(owner)
-  const empty: Stage = { world, jwts: [], apiTokens: [], cluster: 0 }
+  const empty: CompareFixture = { world, jwts: [], apiTokens: [], cluster: 0 }
   const names = [streamsRow, ...listRows(empty).map(({ name }) => name)]
   if (!names.some(isWanted)) throw new Error(`no row has such a name; there are ${names.join('; ')}`)
   const database = new pg.Client({ connectionString: world.databaseUrl })

@@ -67,12 +67,12 @@ async function measure(owner: Owner, pdp: string, start: StartDecisionPoint): Pr
     settings: { decisionPoints: settings, log: { level: 'error' } },
     routes: faultRoutes,
   })
-  const stage = { real, link, backend, gateway: gateway.public, headers: oauth(member) }
+  const fixture = { real, link, backend, gateway: gateway.public, headers: oauth(member) }
   const rows: Row[] = []
   for (const fault of faultNames) {
     interruption.signal.throwIfAborted()
     console.error(`${pdp}, ${fault}`)
-    const { millis, ...figures } = await measureFault(owner, stage, fault, requests)
+    const { millis, ...figures } = await measureFault(owner, fixture, fault, requests)
     const times = { medianMs: findPercentile(millis, 0.5), p99Ms: findPercentile(millis, 0.99) }
     rows.push({ pdp, answers: millis.length, ...figures, ...times, maxMs: Math.max(...millis) })
   }

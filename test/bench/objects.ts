@@ -3,7 +3,7 @@ import { Command, InvalidArgumentError } from 'commander'
 import { withOwner } from '../support/owner.ts'
 import { readLoad } from '../support/process-figures.ts'
 import { measureCheck, measureRatio } from './objects/costs.ts'
-import { startObjects } from './objects/stage.ts'
+import { startObjectsFixture } from './objects/fixture.ts'
 import { measurePairs, type Pairs } from './objects/times.ts'
 import { findLack } from './peers/find-program.ts'
 import { findPercentile, renderTable } from './statistics.ts'
@@ -39,13 +39,13 @@ try {
   const checkMicros = await measureCheck()
   const { times, cost } = await withOwner(async (owner) => {
     console.error('starting a database, a backend and a gateway')
-    const stage = await startObjects(owner, pairs)
+    const fixture = await startObjectsFixture(owner, pairs)
     const { signal } = interruption
-    const ratios = await measureRatio(owner, stage, { rounds, seconds, signal })
+    const ratios = await measureRatio(owner, fixture, { rounds, seconds, signal })
     console.error(`${pairs} pairs of ids that were not asked for before, and as many of ids that were`)
     const asked = [
-      await measurePairs(stage, { name: 'not asked for before', isRepeated: false, signal }),
-      await measurePairs(stage, { name: 'asked for before', isRepeated: true, signal }),
+      await measurePairs(fixture, { name: 'not asked for before', isRepeated: false, signal }),
+      await measurePairs(fixture, { name: 'asked for before', isRepeated: true, signal }),
     ]
     return { times: asked, cost: ratios }
   })

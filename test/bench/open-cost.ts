@@ -64,7 +64,7 @@ async function measureAll(owner: Owner): Promise<void> {
   console.log(renderTable([['build', 'streams', 'heap bytes each', 'external bytes each', 'load'], ...rows.sort()]))
 }
 
-type Stage = Readonly<{
+type OpenCostFixture = Readonly<{
   world: Awaited<ReturnType<typeof startBenchWorld>>
   upstream: string
   members: readonly Member[]
@@ -74,7 +74,11 @@ type Stage = Readonly<{
  * The heap with all streams open, less the heap once they are closed. Caches keep their part of each caller in both, so it
  * does not count.
  */
-async function measure(owner: Owner, checkout: Checkout, { world, upstream, members }: Stage): Promise<string[]> {
+async function measure(
+  owner: Owner,
+  checkout: Checkout,
+  { world, upstream, members }: OpenCostFixture,
+): Promise<string[]> {
   const maxConnections = Math.ceil(members.length / 0.8)
   const listeners = { public: { ...anyPort, maxConnections }, decision: anyPort, admin: anyPort }
   const file = writeMinimal(owner, checkout, world, { settings: { listeners } }, { platform: upstream })

@@ -8,7 +8,7 @@ import { testUnlessLacking } from '../support/lacks.ts'
 import { type ControlPlane, clusterLack, startControlPlane } from './cluster/control-plane.ts'
 import { startKubelet } from './cluster/kubelet.ts'
 import { followService, type Namespace, openNamespace, waitForRollout } from './cluster/namespace.ts'
-import { type Stage, startStage, type Upgrade } from './cluster/upgrade-scenes.ts'
+import { startUpgradeFixture, type Upgrade, type UpgradeFixture } from './cluster/upgrade-scenes.ts'
 
 const requests = 10_000
 const [release, deployment] = ['gateway', 'gateway-sallyport']
@@ -18,23 +18,23 @@ testUnlessLacking(t, 'rolling upgrades on an API server of Kubernetes', tryUpgra
 type Cluster = Namespace & Readonly<{ helm: (values: Manifest) => Promise<Ran> }>
 
 async function tryUpgrades(t: Test): Promise<void> {
-  const [stage, plane] = await Promise.all([startStage(t), startControlPlane(t)])
+  const [fixture, plane] = await Promise.all([startUpgradeFixture(t), startControlPlane(t)])
   await startKubelet(t, plane)
-  const cluster = await prepare(t, stage, plane)
+  const cluster = await prepare(t, fixture, plane)
   const installed = await cluster.helm({})
   t.equal(installed.code, 0, installed.stderr)
   await waitForRollout(cluster, deployment)
   const service = await followService(t, cluster.callApi, deployment)
   await until(() => service().length === 2, 'two endpoints of the Service')
-  for (const upgrade of stage.upgrades) {
+  for (const upgrade of fixture.upgrades) {
     if (upgrade.refusedBy)
       await t.test(`${upgrade.name} ends in the hook ${upgrade.refusedBy}`, (t) => tryHook(t, cluster, upgrade))
     await t.test(`${upgrade.name}, past the hooks: 0 of ${requests} requests fail`, (t) =>
-      withTraffic(t, service, stage, () => tryPods(t, cluster, upgrade)),
+      withTraffic(t, service, fixture, () => tryPods(t, cluster, upgrade)),
     )
   }
   await t.test(`a good upgrade: 0 of ${requests} requests fail`, (t) =>
-    withTraffic(t, service, stage, async () => {
+    withTraffic(t, service, fixture, async () => {
       const { code, stderr } = await cluster.helm({ podLabels: { version: 'next' } })
       t.equal(code, 0, stderr)
       await waitForRollout(cluster, deployment)
@@ -42,15 +42,15 @@ async function tryUpgrades(t: Test): Promise<void> {
   )
 }
 
-async function prepare(t: Test, stage: Stage, plane: ControlPlane): Promise<Cluster> {
+async function prepare(t: Test, fixture: UpgradeFixture, plane: ControlPlane): Promise<Cluster> {
   const namespace = await openNamespace(t, plane)
-  for (const [name, stringData] of Object.entries(stage.secrets))
+  for (const [name, stringData] of Object.entries(fixture.secrets))
     await plane.callApi('POST', '/api/v1/namespaces/edge/secrets', {
       ...{ kind: 'Secret', apiVersion: 'v1', metadata: { name }, stringData },
     })
   const folder = makeFolder(t)
   const files = [join(folder, 'base.json'), join(folder, 'change.json')] as const
-  writeFileSync(files[0], JSON.stringify(stage.values))
+  writeFileSync(files[0], JSON.stringify(fixture.values))
   return {
     ...namespace,
     helm: (values) => {
@@ -65,7 +65,7 @@ async function prepare(t: Test, stage: Stage, plane: ControlPlane): Promise<Clus
 async function withTraffic(
   t: Test,
   service: () => readonly string[],
-  { credentials }: Stage,
+  { credentials }: UpgradeFixture,
   work: () => Promise<void>,
 ): Promise<void> {
   const agent = new Agent({ keepAlive: true })
@@ -91,7 +91,11 @@ async function withTraffic(
   t.comment(`${sent} requests`)
 }
 
-const ask = (agent: Agent, host: string, headers: Stage['credentials']): Promise<number | string | undefined> =>
+const ask = (
+  agent: Agent,
+  host: string,
+  headers: UpgradeFixture['credentials'],
+): Promise<number | string | undefined> =>
   new Promise((resolve) => {
     const request = httpRequest({ agent, host, port: 8080, path: '/users/me', headers }, (response) => {
       response.resume()

@@ -4,8 +4,8 @@ import type { EmbeddedPostgres } from '../../gateway/demo/postgres.ts'
 import { guarded } from '../../gateway/fault/guarded.ts'
 import { openPipe } from '../bench/open-pipe.ts'
 import type { Owner } from '../support/owner.ts'
+import type { DrillFixture } from './fixture.ts'
 import type { FlowName, Flows } from './flows.ts'
-import type { Stage } from './stage.ts'
 
 /** A dependency of the gateway, and a kind of fault of it: a cell in docs/explanation/outages.md. */
 export type Cell = readonly [dependency: string, fault: string]
@@ -36,14 +36,14 @@ export type Drill = Readonly<{
   hasPeer?: boolean
   /** The reason why this machine cannot play the drill; undefined where it can. */
   findLack?: () => string | undefined
-  /** Starts the database of the stage, where it is not a PostgreSQL of its own. */
-  startDatabase?: (owner: Owner, notes: Stage['notes']) => Promise<EmbeddedPostgres>
+  /** Starts the database of the fixture, where it is not a PostgreSQL of its own. */
+  startDatabase?: (owner: Owner, notes: DrillFixture['notes']) => Promise<EmbeddedPostgres>
   /** The flows as this drill sends them. */
   adapt?: (flows: Flows) => Flows
-  /** Options of the gateway, beside the stage's own. */
-  prepare?: (stage: Stage) => GatewayOptions | Promise<GatewayOptions>
-  begin: (stage: Stage) => unknown
-  end: (stage: Stage) => unknown
+  /** Options of the gateway, beside the fixture's own. */
+  prepare?: (fixture: DrillFixture) => GatewayOptions | Promise<GatewayOptions>
+  begin: (fixture: DrillFixture) => unknown
+  end: (fixture: DrillFixture) => unknown
   /** The effects by flow; a flow that is not named must notice nothing. */
   expect?: Partial<Record<FlowName, Expectation>>
   /** Whether answers that are slower by half prove the effect of the fault too, even if none is refused. */
@@ -51,8 +51,8 @@ export type Drill = Readonly<{
   /** The time after the fault within which everything is as before; 2,000 ms where it is left out. */
   goodAfterMs?: number
   /** Findings while the fault lasts, and when everything is over. */
-  lookDuring?: (stage: Stage) => Promise<readonly Finding[]>
-  lookAfter?: (stage: Stage) => Promise<readonly Finding[]>
+  lookDuring?: (fixture: DrillFixture) => Promise<readonly Finding[]>
+  lookAfter?: (fixture: DrillFixture) => Promise<readonly Finding[]>
 }>
 
 export type GatewayOptions = Readonly<{
@@ -106,22 +106,22 @@ export function alternate(
 }
 
 /** A pipe for standard output, with a program that reads it. */
-export function pipeLog(stage: Stage): number {
-  const { reading, writing } = openPipe(stage.owner)
+export function pipeLog(fixture: DrillFixture): number {
+  const { reading, writing } = openPipe(fixture.owner)
   const reader = spawn('cat', [], { stdio: [reading, 'ignore', 'ignore'] })
   // If this end stayed open, this process would be a second reader.
   closeSync(reading)
-  stage.owner.teardown(() => {
+  fixture.owner.teardown(() => {
     reader.kill('SIGKILL')
     closeSync(writing)
   })
-  stage.notes.set('reader', reader)
+  fixture.notes.set('reader', reader)
   return writing
 }
 
-export const readerOf = ({ notes }: Stage): ChildProcess => notes.get('reader') as ChildProcess
+export const readerOf = ({ notes }: DrillFixture): ChildProcess => notes.get('reader') as ChildProcess
 
-export async function findDropped({ metric }: Stage): Promise<readonly Finding[]> {
+export async function findDropped({ metric }: DrillFixture): Promise<readonly Finding[]> {
   const dropped = await metric('sallyport_log_lines_dropped_total')
   return [{ check: 'log lines dropped', seen: `${dropped}`, limit: '> 0', isMet: dropped > 0 }]
 }

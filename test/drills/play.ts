@@ -2,10 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { guarded } from '../../gateway/fault/guarded.ts'
 import { withOwner } from '../support/owner.ts'
 import type { Drill, Finding } from './drill.ts'
+import { openDrillFixture, readHoldings } from './fixture.ts'
 import { type Flows, prepareFlows } from './flows.ts'
 import { type FlowFigures, type Holdings, judge, type Played, type Rigor, summarize } from './judge.ts'
 import { startLoad } from './load.ts'
-import { openStage, readHoldings } from './stage.ts'
 
 export type PlayOptions = Rigor &
   Readonly<{
@@ -23,21 +23,21 @@ const warmUpMs = 3_000
 
 const memoryEveryMs = 250
 
-/** Starts a stage, breaks it for a while under load, and returns figures and findings. Memory is what the system reports. */
+/** Starts a fixture, breaks it for a while under load, and returns figures and findings. Memory is what the system reports. */
 export const play = (drill: Drill, options: PlayOptions): Promise<Result> =>
   withOwner(async (owner) => {
     const { seconds, rate, notify } = options
     const goodAfterMs = drill.goodAfterMs ?? 2_000
-    const stage = await openStage(owner, drill, notify)
+    const fixture = await openDrillFixture(owner, drill, notify)
     // Accounts for first logins: about one in a hundred requests, and at least a few in each phase.
     const allSeconds = 3 * seconds + (warmUpMs + goodAfterMs * options.patience) / 1_000
-    const usual = await prepareFlows(owner, stage.world, Math.ceil((allSeconds * rate) / 100) + 10)
+    const usual = await prepareFlows(owner, fixture.world, Math.ceil((allSeconds * rate) / 100) + 10)
     const flows: Flows = drill.adapt?.(usual) ?? usual
-    const load = startLoad(owner, stage.gateway().public, flows, rate)
+    const load = startLoad(owner, fixture.gateway().public, flows, rate)
     await sleep(warmUpMs)
     const startedMs = performance.now()
     await sleep(seconds * 1_000)
-    const readAll = (): Holdings => ({ ...readHoldings(stage), connections: load.connections() })
+    const readAll = (): Holdings => ({ ...readHoldings(fixture), connections: load.connections() })
     const before = readAll()
     let highest = before
     const look = (): void => {
@@ -47,10 +47,10 @@ export const play = (drill: Drill, options: PlayOptions): Promise<Result> =>
     const timer = setInterval(guarded('process', look), memoryEveryMs)
     owner.teardown(() => clearInterval(timer))
     const beganMs = performance.now()
-    await drill.begin(stage)
+    await drill.begin(fixture)
     await sleep(seconds * 1_000)
-    const during = (await drill.lookDuring?.(stage)) ?? []
-    await drill.end(stage)
+    const during = (await drill.lookDuring?.(fixture)) ?? []
+    await drill.end(fixture)
     const endedMs = performance.now()
     await sleep(goodAfterMs * options.patience + seconds * 500)
     await load.stop()
@@ -60,10 +60,10 @@ export const play = (drill: Drill, options: PlayOptions): Promise<Result> =>
       startedMs,
       beganMs,
       endedMs,
-      reached: stage.upstream.reached(),
+      reached: fixture.upstream.reached(),
       holdings: { before, highest, after: readAll() },
     }
-    const after = (await drill.lookAfter?.(stage)) ?? []
+    const after = (await drill.lookAfter?.(fixture)) ?? []
     return {
       figures: summarize(flows, played),
       findings: [...judge(drill, flows, played, options), ...during, ...after],

@@ -1,9 +1,9 @@
 import type { Account, Population } from '../support/population.ts'
 import type { Finding } from './drill.ts'
-import type { Stage } from './stage.ts'
+import type { DrillFixture } from './fixture.ts'
 
 /** Keeps the population for `findRevoked`. */
-export const keepAccount = ({ notes }: Stage, population: Population): void => {
+export const keepAccount = ({ notes }: DrillFixture, population: Population): void => {
   notes.set('population', population)
 }
 
@@ -17,7 +17,7 @@ export type Steps = Readonly<{
 
 /** Uses a new token, revokes it in the database, and measures until it is refused. */
 export async function findRevoked(
-  { notes }: Stage,
+  { notes }: DrillFixture,
   origin: string,
   withinMs: number,
   { whenAdded, whenTaken }: Steps = {},

@@ -11,7 +11,7 @@ import {
   type SendAsks,
   startPatience,
 } from '../support/tagged/client.ts'
-import { callersOf, type Described, startTaggedStage, type TaggedStage } from '../support/tagged/stage.ts'
+import { callersOf, type Described, startTaggedFixture, type TaggedFixture } from '../support/tagged/fixture.ts'
 import { type Drawn, drawAsk, originsFor, sendsLate } from './answers.ts'
 import { reportProgress } from './report-progress.ts'
 import type { FuzzOptions, FuzzReport, Violation } from './run-fuzz.ts'
@@ -21,7 +21,7 @@ export type AnswersOptions = FuzzOptions & Readonly<{ isTls?: boolean; workers?:
 export type AnswersReport = FuzzReport & Readonly<{ notes: string; backend: Readonly<BackendFigures> }>
 
 /** Then another gateway starts, which believes each origin again. */
-const requestsOfStage = 100_000
+const requestsOfFixture = 100_000
 
 /** Places of large answers, behind those of all others. */
 const floodPlaces = 2
@@ -57,12 +57,12 @@ export async function runAnswers(owner: Owner, world: Described, options: Answer
   }
   const generated = isTalkative ? reportProgress(generate(), `answers, seed ${seed}`) : generate()
 
-  /** Sends the requests of one stage; tells whether there are more. */
-  const play = async (stage: TaggedStage): Promise<boolean> => {
-    const { replica } = stage
+  /** Sends the requests of one fixture; tells whether there are more. */
+  const play = async (fixture: TaggedFixture): Promise<boolean> => {
+    const { replica } = fixture
     const open = (): SendAsks => openTaggedClient(owner, { origin: replica.public, figures, passedMs })
-    places = stage.places.slice(0, -floodPlaces)
-    const end = number + requestsOfStage
+    places = fixture.places.slice(0, -floodPlaces)
+    const end = number + requestsOfFixture
     let isOver = false
     const take = (): Drawn | undefined => {
       const next = number < end && !isOver ? generated.next() : undefined
@@ -93,12 +93,12 @@ export async function runAnswers(owner: Owner, world: Described, options: Answer
         await sleep(4 * (performance.now() - beganMs))
       }
     }
-    const floods = stage.places.slice(-floodPlaces).map((place) => flood(composeFlood(callers[0], place)))
+    const floods = fixture.places.slice(-floodPlaces).map((place) => flood(composeFlood(callers[0], place)))
     await Promise.all(Array.from({ length: clients }, work))
     isFlooding = false
     await Promise.all(floods)
     look()
-    const figuresNow = await settle(stage)
+    const figuresNow = await settle(fixture)
     add(backend, figuresNow)
     if (figuresNow.open > 0)
       violations.push({ what: `${figuresNow.open} connections were never closed`, sent: undefined, arrived: '' })
@@ -108,10 +108,10 @@ export async function runAnswers(owner: Owner, world: Described, options: Answer
     return !isOver
   }
 
-  const origins = originsFor(Math.min(requests, requestsOfStage)) + floodPlaces
+  const origins = originsFor(Math.min(requests, requestsOfFixture)) + floodPlaces
   const playNext = (): Promise<boolean> =>
-    withOwner(async (stageOwner) =>
-      play(await startTaggedStage(stageOwner, { world, origins, workers, ...(authority && { authority }) })),
+    withOwner(async (fixtureOwner) =>
+      play(await startTaggedFixture(fixtureOwner, { world, origins, workers, ...(authority && { authority }) })),
     )
   while (await playNext());
   for (const what of backend.foreign) violations.push({ what, sent: undefined, arrived: '' })
@@ -130,7 +130,7 @@ export async function runAnswers(owner: Owner, world: Described, options: Answer
 const idleMs = 10_000
 
 /** The figures of a backend when each connection to it is closed, or ought to be. */
-async function settle({ backend }: TaggedStage): Promise<BackendFigures> {
+async function settle({ backend }: TaggedFixture): Promise<BackendFigures> {
   const untilMs = performance.now() + idleMs
   for (;;) {
     const figures = await backend.figures()

@@ -2,9 +2,9 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startTestWorld } from '../support/world.ts'
 import { type Places, placeExample, testShown, writeFolder } from './ingress/examples.ts'
+import { startIngressFixture } from './ingress/fixture.ts'
 import { type Program, testProxy } from './ingress/programs.ts'
 import { testScenes } from './ingress/scenes.ts'
-import { startStage } from './ingress/stage.ts'
 import { startProgram } from './ingress/start-program.ts'
 
 const world = await startTestWorld(t)
@@ -20,6 +20,11 @@ async function startCaddy(t: Test, { path }: Program, places: Places): Promise<v
 testShown(t, 'forward-auth.md', ['Caddyfile'])
 
 testProxy(t, 'caddy', async (t, program) => {
-  const stage = await startStage(t, world, (t, places) => startCaddy(t, program, places))
-  testScenes(t, stage, { forwards: 'itself', adds: [], gatewayDown: { decision: 503, public: 503 }, backendDown: 503 })
+  const fixture = await startIngressFixture(t, world, (t, places) => startCaddy(t, program, places))
+  testScenes(t, fixture, {
+    forwards: 'itself',
+    adds: [],
+    gatewayDown: { decision: 503, public: 503 },
+    backendDown: 503,
+  })
 })

@@ -105,7 +105,7 @@ const requests = {
 } as const
 
 /** A proxy in front of a backend, and the requests that node:http reads there. */
-async function stage(t: Test, program: Program, start: Start) {
+async function startCopiedPermitFixture(t: Test, program: Program, start: Start) {
   const backend = await startParsingBackend(t)
   const front = await startFront(t, program, start, backend.url)
   const arrivals = () => backend.connections().flatMap((connection) => connection.requests)
@@ -113,12 +113,12 @@ async function stage(t: Test, program: Program, start: Start) {
   return { front, arrivals, bytes, clear: backend.clear }
 }
 
-type Stage = Awaited<ReturnType<typeof stage>>
+type CopiedPermitFixture = Awaited<ReturnType<typeof startCopiedPermitFixture>>
 
 /** A request arrives once and whole, and so does one that follows: a smuggled request would stand between them. */
 async function testArrival(
   t: Test,
-  { front, arrivals }: Stage,
+  { front, arrivals }: CopiedPermitFixture,
   method: string,
   sent: string,
   ask: () => Promise<number>,
@@ -136,13 +136,13 @@ async function testArrival(
 
 for (const { proxy, how, start } of copying)
   testProxy(t, proxy, async (t, program) => {
-    const staged = await stage(t, program, start)
+    const fixture = await startCopiedPermitFixture(t, program, start)
     for (const [name, wanted] of Object.entries(requests))
       t.test(`${name} arrives as one request, if the proxy copies everything ${how}`, async (t) => {
-        staged.clear()
+        fixture.clear()
         const sent = 'body' in wanted ? wanted.body : ''
-        const ask = async () => (await call(staged.front, { ...wanted, path: '/x' })).status
-        await testArrival(t, staged, wanted.method, sent, ask)
+        const ask = async () => (await call(fixture.front, { ...wanted, path: '/x' })).status
+        await testArrival(t, fixture, wanted.method, sent, ask)
       })
   })
 
@@ -162,31 +162,31 @@ function callHttp2(t: Test, origin: string, headers: Readonly<Record<string, str
 
 for (const [how, start] of Object.entries(envoys))
   testProxy(t, 'envoy', async (t, program) => {
-    const staged = await stage(t, program, start)
+    const fixture = await startCopiedPermitFixture(t, program, start)
     for (const [name, more] of Object.entries({ 'with a length': length, 'without one': {} }))
       t.test(`a body of HTTP/2 ${name} arrives as one request, if Envoy copies everything ${how}`, async (t) => {
-        staged.clear()
+        fixture.clear()
         const headers = { ':method': 'POST', ':path': '/x', ...more }
-        await testArrival(t, staged, 'POST', body, () => callHttp2(t, staged.front, headers, body))
+        await testArrival(t, fixture, 'POST', body, () => callHttp2(t, fixture.front, headers, body))
       })
 
     t.test('no client leads Envoy to the other prefix', async (t) => {
-      staged.clear()
-      await callRaw(staged.front, `POST -named/x HTTP/1.1\r\nHost: h\r\nContent-Length: ${body.length}\r\n\r\n${body}`)
+      fixture.clear()
+      await callRaw(fixture.front, `POST -named/x HTTP/1.1\r\nHost: h\r\nContent-Length: ${body.length}\r\n\r\n${body}`)
       for (const scheme of ['http', 'other'])
-        await callHttp2(t, staged.front, { ':method': 'POST', ':path': '-named/x', ':scheme': scheme }, body)
-      t.same(staged.arrivals(), [])
+        await callHttp2(t, fixture.front, { ':method': 'POST', ':path': '-named/x', ':scheme': scheme }, body)
+      t.same(fixture.arrivals(), [])
     })
 
     t.test('bytes behind a handshake are a body where the route takes no WebSocket', async (t) => {
-      staged.clear()
-      const client = await openRawClient(t, staged.front)
+      fixture.clear()
+      const client = await openRawClient(t, fixture.front)
       client.send(`${handshake('/x')}${body}`)
-      await until(() => staged.bytes().includes('smuggled'), 'the bytes')
+      await until(() => fixture.bytes().includes('smuggled'), 'the bytes')
       client.socket.destroy()
-      t.equal((await call(staged.front, { path: '/after' })).status, 200)
+      t.equal((await call(fixture.front, { path: '/after' })).status, 200)
       t.same(
-        staged.arrivals().map(({ target }) => target),
+        fixture.arrivals().map(({ target }) => target),
         ['/after'],
       )
     })
@@ -220,15 +220,15 @@ testProxy(t, 'envoy', async (t, program) => {
       startEnvoy(t, program, places, { prefix: '/envoy-named', copied: named }),
     'as our page says': startGuide,
   })) {
-    const staged = await stage(t, program, start)
+    const fixture = await startCopiedPermitFixture(t, program, start)
     for (const [kind, wanted] of Object.entries(requests))
       t.test(`${kind} keeps its framing, if Envoy copies ${name}`, async (t) => {
-        staged.clear()
+        fixture.clear()
         const headers = { ...wanted.headers, 'cache-control': 'no-cache' }
         const sent = 'body' in wanted ? wanted.body : ''
-        const ask = async () => (await call(staged.front, { ...wanted, path: '/x', headers })).status
-        await testArrival(t, staged, wanted.method, sent, ask)
-        const [arrival] = staged.arrivals()
+        const ask = async () => (await call(fixture.front, { ...wanted, path: '/x', headers })).status
+        await testArrival(t, fixture, wanted.method, sent, ask)
+        const [arrival] = fixture.arrivals()
         const told = ['content-length', 'transfer-encoding', 'cache-control']
         t.same(Object.fromEntries(arrival?.headers.filter(([name]) => told.includes(name)) ?? []), headers)
       })

@@ -72,7 +72,7 @@ export async function linkDecisionPoint(owner: Owner, { url, headers }: RealDeci
   return { link, settings }
 }
 
-export type FaultStage = Readonly<{
+export type FaultFixture = Readonly<{
   real: RealDecisionPoint
   link: Awaited<ReturnType<typeof startFaultyLink>>
   backend: CountingBackend
@@ -86,7 +86,7 @@ const restMs = 20
 const fewPermits = 50
 
 /** Callers ask for documents in turn, no two at a time for the same one. Every fourth document is shut. */
-function startLoad(owner: Owner, { gateway, headers, backend }: FaultStage, way: 'direct' | 'linked') {
+function startLoad(owner: Owner, { gateway, headers, backend }: FaultFixture, way: 'direct' | 'linked') {
   const pool = new Pool(gateway, { connections: callers, keepAliveTimeout: 1_000, keepAliveMaxTimeout: 1_000 })
   const sent: Sent[] = []
   let isOver = false
@@ -129,7 +129,7 @@ const isPermit = ({ arrivedMs, status }: Sent): boolean => arrivedMs !== undefin
 
 type Injection = Readonly<{ begin: () => Promise<void>; end: () => Promise<void> }>
 
-function injectionOf(fault: FaultName, { real, link }: FaultStage): Injection {
+function injectionOf(fault: FaultName, { real, link }: FaultFixture): Injection {
   const mend = async (): Promise<void> => link.spoil(undefined)
   switch (fault) {
     case 'killed':
@@ -144,14 +144,14 @@ function injectionOf(fault: FaultName, { real, link }: FaultStage): Injection {
 /** Sends requests without a pause; at least `count` of them begin and end within the fault. */
 export async function measureFault(
   owner: Owner,
-  stage: FaultStage,
+  fixture: FaultFixture,
   fault: FaultName,
   count: number,
 ): Promise<FaultFigures> {
-  const { link } = stage
+  const { link } = fixture
   const way = fault === 'killed' || fault === 'frozen' ? 'direct' : 'linked'
-  const { begin, end } = injectionOf(fault, stage)
-  const { sent, end: endLoad } = startLoad(owner, stage, way)
+  const { begin, end } = injectionOf(fault, fixture)
+  const { sent, end: endLoad } = startLoad(owner, fixture, way)
   const waitFor = async (wanted: number, isMeant: (one: Sent) => boolean, what: string): Promise<void> => {
     const from = sent.length
     await until(() => sent.slice(from).filter(isMeant).length >= wanted, `${wanted} ${what}`, 60_000)

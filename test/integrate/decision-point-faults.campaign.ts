@@ -21,9 +21,9 @@ async function tryFaults(t: Test, start: StartDecisionPoint): Promise<void> {
     settings: { decisionPoints: settings },
     routes: faultRoutes,
   })
-  const stage = { real, link, backend, gateway: gateway.public, headers: oauth(member) }
+  const fixture = { real, link, backend, gateway: gateway.public, headers: oauth(member) }
   for (const fault of faultNames) {
-    const { unproven, during, permittedAfter, ...figures } = await measureFault(t, stage, fault, requests)
+    const { unproven, during, permittedAfter, ...figures } = await measureFault(t, fixture, fault, requests)
     t.comment(fault, { during, permittedAfter, ...figures, millis: undefined })
     t.equal(unproven, 0, `${fault}: nothing reached the backend without a yes`)
     t.ok(during >= requests, `${fault}: requests of the fault`)

@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap'
 import { startTestWorld } from '../support/world.ts'
 import { type Places, placeExample, testShown, writeFolder } from './ingress/examples.ts'
+import { startIngressFixture } from './ingress/fixture.ts'
 import { type Program, testProxy } from './ingress/programs.ts'
 import { testScenes } from './ingress/scenes.ts'
-import { startStage } from './ingress/stage.ts'
 import { startProgram } from './ingress/start-program.ts'
 
 const world = await startTestWorld(t)
@@ -17,8 +17,8 @@ async function startEnvoy(t: Test, { path }: Program, places: Places): Promise<v
 testShown(t, 'envoy.md', ['envoy.yaml'])
 
 testProxy(t, 'envoy', async (t, program) => {
-  const stage = await startStage(t, world, (t, places) => startEnvoy(t, program, places))
-  testScenes(t, stage, {
+  const fixture = await startIngressFixture(t, world, (t, places) => startEnvoy(t, program, places))
+  testScenes(t, fixture, {
     forwards: 'itself',
     adds: [],
     gatewayDown: { decision: 503, public: 503 },

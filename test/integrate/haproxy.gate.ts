@@ -6,9 +6,9 @@ import { call } from '../support/client.ts'
 import { until } from '../support/gateway.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 import { type Places, placeExample, testShown, writeFolder } from './ingress/examples.ts'
+import { startIngressFixture } from './ingress/fixture.ts'
 import { type Program, testProxy } from './ingress/programs.ts'
 import { testScenes } from './ingress/scenes.ts'
-import { startStage } from './ingress/stage.ts'
 import { startProgram } from './ingress/start-program.ts'
 import { startStock } from './ingress/stock.ts'
 
@@ -22,9 +22,9 @@ async function startHaproxy(t: Test, { path }: Program, places: Places): Promise
 testShown(t, 'haproxy.md', ['haproxy.cfg'])
 
 testProxy(t, 'haproxy', async (t, program) => {
-  const stage = await startStage(t, world, (t, places) => startHaproxy(t, program, places))
+  const fixture = await startIngressFixture(t, world, (t, places) => startHaproxy(t, program, places))
   // The gateway itself asks the backend.
-  testScenes(t, stage, {
+  testScenes(t, fixture, {
     forwards: 'by the gateway',
     adds: [],
     gatewayDown: { decision: 503, public: 503 },
@@ -33,7 +33,7 @@ testProxy(t, 'haproxy', async (t, program) => {
 })
 
 testProxy(t, 'haproxy', async (t, program) => {
-  const stage = await startStage(t, world, async (t, places) => {
+  const fixture = await startIngressFixture(t, world, async (t, places) => {
     await startStock.haproxy(t, program, places)
   })
   const { member } = world.users
@@ -48,7 +48,7 @@ testProxy(t, 'haproxy', async (t, program) => {
   for (const [how, forgeries] of Object.entries(groups))
     t.test(`if it only asks, no header that speaks of another request passes in ${how}`, async (t) => {
       const headers = Object.fromEntries(forgeries.map((name) => [name, 'forged']))
-      const { answer, arrivals } = await stage.front.ask({
+      const { answer, arrivals } = await fixture.front.ask({
         path: '/datasets',
         headers: { ...headers, ...oauth(member) },
       })

@@ -6,11 +6,11 @@ import { testAllowed } from './ingress/allowed.ts'
 import { identityHeader, valuesOf } from './ingress/arrivals.ts'
 import { testCommands } from './ingress/commands.ts'
 import { type Places, placeExample, testShown, writeFolder } from './ingress/examples.ts'
+import { startIngressFixture } from './ingress/fixture.ts'
 import { testHostilePaths } from './ingress/hostile-paths.ts'
 import { testOutages } from './ingress/outages.ts'
 import { type Program, testProxy } from './ingress/programs.ts'
 import type { Manners } from './ingress/scenes.ts'
-import { startStage } from './ingress/stage.ts'
 import { startProgram } from './ingress/start-program.ts'
 
 const world = await startTestWorld(t)
@@ -109,14 +109,14 @@ async function startNginx(t: Test, { path }: Program, places: Places): Promise<v
 testShown(t, 'nginx.md', ['ingress-nginx.yaml'])
 
 testProxy(t, 'nginx', async (t, program) => {
-  const stage = await startStage(t, world, (t, places) => startNginx(t, program, places))
+  const fixture = await startIngressFixture(t, world, (t, places) => startNginx(t, program, places))
   const { member } = world.users
   const adds = ['x-real-ip', 'x-forwarded-port', 'x-forwarded-scheme', 'x-scheme', 'x-original-forwarded-for']
   const manners: Manners = { forwards: 'itself', adds, gatewayDown: { decision: 500, public: 502 }, backendDown: 502 }
-  testAllowed(t, stage, manners)
-  testHostilePaths(t, stage)
-  testCommands(t, stage)
-  testOutages(t, stage, manners)
+  testAllowed(t, fixture, manners)
+  testHostilePaths(t, fixture)
+  testCommands(t, fixture)
+  testOutages(t, fixture, manners)
 
   t.test('a refused request is 401 or 403, and does not arrive', async (t) => {
     for (const [status, path, headers] of [
@@ -126,7 +126,7 @@ testProxy(t, 'nginx', async (t, program) => {
       [403, '/nowhere', oauth(member)],
       [403, '/datasets', { ...oauth(member), 'x-organization-id': 'abc' }],
     ] as const) {
-      const { answer, arrivals } = await stage.front.ask({ path, headers })
+      const { answer, arrivals } = await fixture.front.ask({ path, headers })
       t.equal(answer.status, status, path)
       t.same(arrivals, [])
     }
@@ -142,16 +142,16 @@ testProxy(t, 'nginx', async (t, program) => {
       ['/datasets', oauth(member)],
       ['/status', { 'x-organization-id': '1' }],
     ] as const) {
-      const { answer, arrivals } = await stage.front.ask({ path, headers: { ...forged, ...headers } })
+      const { answer, arrivals } = await fixture.front.ask({ path, headers: { ...forged, ...headers } })
       t.equal(answer.status, 200)
       for (const arrival of arrivals) {
         const [identity] = valuesOf(arrival, identityHeader)
         if (path === '/status') t.same([identity, valuesOf(arrival, 'x-organization-id')], [undefined, []])
-        else await t.resolves(stage.front.verify(arrival))
+        else await t.resolves(fixture.front.verify(arrival))
         t.notMatch(JSON.stringify(arrival.headers), 'forged')
       }
     }
-    const { answer, arrivals } = await stage.front.ask({ path: '/admin/x', headers: { ...forged, ...oauth(member) } })
+    const { answer, arrivals } = await fixture.front.ask({ path: '/admin/x', headers: { ...forged, ...oauth(member) } })
     t.equal(answer.status, 403)
     t.same(arrivals, [])
   })
@@ -160,7 +160,10 @@ testProxy(t, 'nginx', async (t, program) => {
     const users = ['remote-user', 'remote-groups', 'x-remote-user', 'x-webauth-user', 'x-auth-request-email']
     const further = [...users, 'x-ms-client-principal-id', 'ssl-client-verify', 'x-middleware-subrequest', 'proxy']
     const headers = Object.fromEntries([...overridingNames, ...further].map((name) => [name, 'forged']))
-    const { answer, arrivals } = await stage.front.ask({ path: '/datasets', headers: { ...headers, ...oauth(member) } })
+    const { answer, arrivals } = await fixture.front.ask({
+      path: '/datasets',
+      headers: { ...headers, ...oauth(member) },
+    })
     t.equal(answer.status, 200)
     t.equal(arrivals.length, 1)
     for (const arrival of arrivals)

@@ -8,7 +8,7 @@ import { anyPort, startTestGateway, type TestGateway, until } from '../support/g
 import { startHttpUpstream } from '../support/http-upstream.ts'
 import { type Keycloak, keycloakLack, startKeycloak, type TokenAnswer } from '../support/keycloak.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import { statusOf } from '../support/logout-stage.ts'
+import { statusOf } from '../support/logout-fixture.ts'
 import { type ReadAnswer, readAnswer } from '../support/streams.ts'
 import { eventAudience, eventTypes, pushSecret } from '../support/transmitter.ts'
 import { bearer, oauth, patience, startTestWorld, type TestWorld } from '../support/world.ts'
@@ -84,9 +84,9 @@ testUnlessLacking(t, 'tokens, logouts and security events of Keycloak', tryKeycl
 async function tryKeycloak(t: Test): Promise<void> {
   const keycloak = await startKeycloak(t, realm)
   await t.test('lightweight tokens', (t) => tryTokens(t, keycloak))
-  const stage = await stageSessions(t, keycloak)
-  await t.test('logouts', (t) => tryLogouts(t, keycloak, stage))
-  await t.test('security events', (t) => tryEvents(t, keycloak, stage))
+  const fixture = await startSessionsFixture(t, keycloak)
+  await t.test('logouts', (t) => tryLogouts(t, keycloak, fixture))
+  await t.test('security events', (t) => tryEvents(t, keycloak, fixture))
 }
 
 const signIn = ({ requestToken }: Keycloak, client_id: string, name: string, scope = 'openid'): Promise<TokenAnswer> =>
@@ -184,7 +184,7 @@ async function startReplicas(t: Test, { issuer, administer }: Keycloak, world: T
   return { first, second, start }
 }
 
-async function stageSessions(t: Test, keycloak: Keycloak) {
+async function startSessionsFixture(t: Test, keycloak: Keycloak) {
   const world = await startTestWorld(t)
   const { first, second, start } = await startReplicas(t, keycloak, world)
   const replicas = [first, second]
@@ -257,7 +257,7 @@ async function stageSessions(t: Test, keycloak: Keycloak) {
   return { first, start, enter, leave, revoke, isOut, isIn }
 }
 
-type Stage = Awaited<ReturnType<typeof stageSessions>>
+type SessionsFixture = Awaited<ReturnType<typeof startSessionsFixture>>
 
 type Session = Readonly<{
   client: string
@@ -268,7 +268,11 @@ type Session = Readonly<{
   streams: readonly ReadAnswer[]
 }>
 
-async function tryLogouts(t: Test, { administer }: Keycloak, { first, enter, leave, revoke, isOut, isIn }: Stage) {
+async function tryLogouts(
+  t: Test,
+  { administer }: Keycloak,
+  { first, enter, leave, revoke, isOut, isIn }: SessionsFixture,
+) {
   await t.test('an administrator signs a user out: JWTs are 401 and streams end, on every replica', async (t) => {
     const [mine, another, other] = [await enter('ada'), await enter('ada'), await enter('ben')]
     await administer('POST', `/users/${mine.sub}/logout`)
@@ -302,8 +306,8 @@ async function tryLogouts(t: Test, { administer }: Keycloak, { first, enter, lea
 const requested = { events_requested: [eventTypes.sessionRevoked, eventTypes.credentialChange] }
 
 /** Tries the security events of a client that has no address for logouts. */
-async function tryEvents(t: Test, keycloak: Keycloak, stage: Stage) {
-  const { first, start, enter, leave, revoke, isOut, isIn } = stage
+async function tryEvents(t: Test, keycloak: Keycloak, fixture: SessionsFixture) {
+  const { first, start, enter, leave, revoke, isOut, isIn } = fixture
   const { administer, requestToken } = keycloak
   const endpoint = `${first.signals}/ssf/keycloak`
   await administer('POST', '/clients', {

@@ -1,10 +1,10 @@
 import t, { type Test } from 'tap'
 import { startTestWorld } from '../support/world.ts'
 import { type Places, placeExample, testShown, writeFolder } from './ingress/examples.ts'
+import { startIngressFixture } from './ingress/fixture.ts'
 import { nginxMain } from './ingress/nginx-main.ts'
 import { type Program, testProxy } from './ingress/programs.ts'
 import { testScenes } from './ingress/scenes.ts'
-import { startStage } from './ingress/stage.ts'
 import { startProgram } from './ingress/start-program.ts'
 
 const world = await startTestWorld(t)
@@ -18,6 +18,11 @@ async function startNginx(t: Test, { path }: Program, places: Places): Promise<v
 testShown(t, 'nginx.md', ['nginx.conf'])
 
 testProxy(t, 'nginx', async (t, program) => {
-  const stage = await startStage(t, world, (t, places) => startNginx(t, program, places))
-  testScenes(t, stage, { forwards: 'itself', adds: [], gatewayDown: { decision: 503, public: 503 }, backendDown: 503 })
+  const fixture = await startIngressFixture(t, world, (t, places) => startNginx(t, program, places))
+  testScenes(t, fixture, {
+    forwards: 'itself',
+    adds: [],
+    gatewayDown: { decision: 503, public: 503 },
+    backendDown: 503,
+  })
 })

@@ -5,13 +5,13 @@ import { BackgroundTurns } from '../../gateway/lib/background-turns.ts'
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
 /** Turns by a clock that stands still unless the test moves it. */
-function stageTurns() {
+function createTurnsFixture() {
   const clock = { ms: 1_000 }
   return { clock, turns: new BackgroundTurns(() => clock.ms) }
 }
 
 t.test('works that come together have a turn of the event loop each, in their order', async (t) => {
-  const { turns } = stageTurns()
+  const { turns } = createTurnsFixture()
   const done: string[] = []
   for (const name of ['first', 'second', 'third']) turns.add(() => done.push(name))
   t.same(done, [])
@@ -22,7 +22,7 @@ t.test('works that come together have a turn of the event loop each, in their or
 })
 
 t.test('a work that goes on takes its place behind the others', async (t) => {
-  const { turns } = stageTurns()
+  const { turns } = createTurnsFixture()
   const done: string[] = []
   const goOn = async (name: string): Promise<void> => {
     for (let slice = 0; slice < 2; slice += 1) {
@@ -35,7 +35,7 @@ t.test('a work that goes on takes its place behind the others', async (t) => {
 })
 
 t.test('a long turn has several works, so that they proceed beside many requests', async (t) => {
-  const { clock, turns } = stageTurns()
+  const { clock, turns } = createTurnsFixture()
   const done: number[] = []
   const goOn = (number: number) => (): void => {
     done.push(number)

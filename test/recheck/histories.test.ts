@@ -44,7 +44,7 @@ const history = fc.array(fc.tuple(waits, step), { minLength: 5, maxLength: 40 })
 /** Replies to promises that are due. Nothing here waits for a timer of the system. */
 const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-function createWorld(seed: number) {
+function createHistoryFixture(seed: number) {
   const draw = drawNumbers(seed)
   const world = { nowMs: 1_000, isDown: false, wasDown: false }
   const rows = new Map<Id, { isThere: boolean; isMember: boolean }>(
@@ -71,13 +71,13 @@ function createWorld(seed: number) {
   return { world, rows, draw, sleep, readRow, ask }
 }
 
-type World = ReturnType<typeof createWorld>
+type HistoryFixture = ReturnType<typeof createHistoryFixture>
 
 const permitting = compileRoutes([route])
 const forbidding = compileRoutes([{ ...route, destination: { kind: 'upstream', name: 'other' } }])
 
 /** A replica with caches of its own, and with a source of changes that tells them late, or not at all. */
-function startReplica({ world, draw, sleep, readRow, ask }: World) {
+function startReplica({ world, draw, sleep, readRow, ask }: HistoryFixture) {
   const monotonicMs = (): number => world.nowMs
   const freshness = createFreshness(monotonicMs)
   const policy = { table: permitting, roles }
@@ -175,7 +175,7 @@ async function request({ recheck, directory, policy, lookUp }: Replica, id: Id):
 }
 
 /** The rights as they are, by replica and token: when each was there last, and since when without a gap. */
-function watchRights({ world, rows }: World) {
+function watchRights({ world, rows }: HistoryFixture) {
   const isPermitted = [true, true]
   const rights = replicas.map(() => new Map(ids.map((id) => [id, { lastMs: world.nowMs, sinceMs: world.nowMs }])))
   const look = (): void => {
@@ -193,7 +193,13 @@ function watchRights({ world, rows }: World) {
 }
 
 /** Makes the next step of a history happen, in the world and in the model. */
-function take(step: Step, { world, rows }: World, group: readonly Replica[], isPermitted: boolean[], note: Note): void {
+function take(
+  step: Step,
+  { world, rows }: HistoryFixture,
+  group: readonly Replica[],
+  isPermitted: boolean[],
+  note: Note,
+): void {
   switch (step.kind) {
     case 'fail':
     case 'recover':
@@ -230,10 +236,10 @@ type Note = (delivery: Delivery) => void
 
 /** Plays a history, and tells in which ways the gateway differed from the model. */
 async function playHistory(steps: readonly (readonly [number, Step])[], seed: number): Promise<readonly string[]> {
-  const staged = createWorld(seed)
-  const { world } = staged
-  const group = replicas.map(() => startReplica(staged))
-  const rights = watchRights(staged)
+  const fixture = createHistoryFixture(seed)
+  const { world } = fixture
+  const group = replicas.map(() => startReplica(fixture))
+  const rights = watchRights(fixture)
   const deliveries: Delivery[] = []
   const faults: string[] = []
   const deliver = (delivery: Delivery): void => {
@@ -251,7 +257,7 @@ async function playHistory(steps: readonly (readonly [number, Step])[], seed: nu
   }
   for (const [waits, step] of steps) {
     for (let count = 0; count < waits; count += 1) await pass()
-    take(step, staged, group, rights.isPermitted, (delivery) => deliveries.push(delivery))
+    take(step, fixture, group, rights.isPermitted, (delivery) => deliveries.push(delivery))
     await settle()
   }
   for (let count = 0; count < 200; count += 1) await pass()

@@ -3,7 +3,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import { openWith, tokenOf } from '../support/open-exchange.ts'
-import { stageRecheck } from '../support/recheck-stage.ts'
+import { createRecheckFixture } from '../support/recheck-fixture.ts'
 
 setFlagsFromString('--expose-gc')
 const collect: () => void = runInNewContext('gc')
@@ -37,8 +37,8 @@ t.test('an open exchange costs at most 250 bytes, and no timer', async (t) => {
     }) as Start // the same, counted
   const measured: number[] = []
   for (let round = 0; round < rounds; round++) {
-    const { recheck, stage } = stageRecheck(t)
-    const openings = Array.from({ length: count }, (_, index) => openWith(tokenOf(index + 1), stage.table, {}))
+    const { recheck, state } = createRecheckFixture(t)
+    const openings = Array.from({ length: count }, (_, index) => openWith(tokenOf(index + 1), state.table, {}))
     await settle()
     Object.assign(globalThis, { setTimeout: counted(usualTimeout), setInterval: counted(usualInterval) })
     const before = readHeap()

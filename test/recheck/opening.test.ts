@@ -8,44 +8,44 @@ import type { OpenExchange } from '../../gateway/recheck/open-exchange.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'
 import { until } from '../support/gateway.ts'
 import { openAs, openWith, route, TestProof, tokenOf, userOf } from '../support/open-exchange.ts'
-import { stageRecheck } from '../support/recheck-stage.ts'
+import { createRecheckFixture } from '../support/recheck-fixture.ts'
 
 // The opening counts: its facts until the first byte, and its credential, host, path and upstream from then on.
 
 const elsewhere: Route = { ...route, destination: { kind: 'upstream', name: 'other' } }
 
-type Stage = ReturnType<typeof stageRecheck>
+type RecheckFixture = ReturnType<typeof createRecheckFixture>
 
 /** Opens an exchange by a JWT, whose user the directory knows. */
-function openByJwt({ recheck, stage }: Stage, proof: TestProof, exchange: object = {}): OpenExchange {
+function openByJwt({ recheck, state }: RecheckFixture, proof: TestProof, exchange: object = {}): OpenExchange {
   const user = userOf(1)
-  stage.users.set(nameIdentity(proof), user)
+  state.users.set(nameIdentity(proof), user)
   const caller = { principal: proof.judge(user), organizationId: 1 }
-  return recheck.open(openAs({ caller }, stage.table, exchange), recheck.countHeard())
+  return recheck.open(openAs({ caller }, state.table, exchange), recheck.countHeard())
 }
 
 /** Reloads the policy, and tells why the exchange has ended once it was judged by it. */
-async function reload({ recheck, stage }: Stage, routes: readonly Route[], open: OpenExchange) {
-  const { policyReads } = stage
-  stage.table = compileRoutes(routes)
+async function reload({ recheck, state }: RecheckFixture, routes: readonly Route[], open: OpenExchange) {
+  const { policyReads } = state
+  state.table = compileRoutes(routes)
   recheck.recheckAll()
-  const isJudged = () => stage.policyReads > policyReads && open.queue === undefined && !open.isStale
+  const isJudged = () => state.policyReads > policyReads && open.queue === undefined && !open.isStale
   await until(() => open.end !== undefined || isJudged(), 'the verdict')
   return open.end?.refusal.exactCause
 }
 
 t.test('a reload, and a change of anything, between the facts and the first byte is judged before it', async (t) => {
   for (const hasReload of [true, false]) {
-    const { recheck, stage } = stageRecheck(t)
+    const { recheck, state } = createRecheckFixture(t)
     const heard = recheck.countHeard()
-    const before = stage.table
+    const before = state.table
     const record = tokenOf(1)
-    stage.tokens.set(1, record)
+    state.tokens.set(1, record)
     if (hasReload) {
-      stage.table = compileRoutes([elsewhere])
+      state.table = compileRoutes([elsewhere])
       recheck.recheckAll()
     } else {
-      stage.tokens.delete(1)
+      state.tokens.delete(1)
       recheck.hear({ kind: 'everything' })
     }
     const entry = recheck.open(openWith(record, before, {}), heard)
@@ -56,15 +56,15 @@ t.test('a reload, and a change of anything, between the facts and the first byte
 })
 
 t.test('a change while the facts are read again is judged behind the first byte, within the second', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   const heard = recheck.countHeard()
   recheck.hear({ kind: 'token', id: 1 })
   const { entry } = open(1, heard)
-  const { read } = stage
-  stage.read = async (keys) => {
+  const { read } = state
+  state.read = async (keys) => {
     const facts = await read(keys)
-    if (stage.reads.length > 1) return facts
-    stage.tokens.delete(1)
+    if (state.reads.length > 1) return facts
+    state.tokens.delete(1)
     recheck.hear({ kind: 'token', id: 1 })
     return facts
   }
@@ -72,19 +72,19 @@ t.test('a change while the facts are read again is judged behind the first byte,
   t.equal(entry.end, undefined, 'once is enough')
   t.ok(entry.namedAtMs > 0, 'the queue judges it')
   await until(() => entry.end !== undefined, 'its end')
-  t.equal(stage.reads.length, 2)
+  t.equal(state.reads.length, 2)
   t.equal(entry.end?.code, 'access_revoked')
 })
 
 const question = { pdp: 'one', action: 'read', about: { type: 'r', from: 'route' } } as const
 
 t.test('the facts last judged are kept for the head of the request, and no longer', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   const { entry } = open(1)
   t.notOk(recheck.isUnconfirmed(entry))
   recheck.hear({ kind: 'token', id: 2 })
   t.notOk(recheck.isUnconfirmed(entry), 'a change of another')
-  stage.tokens.set(1, { ...tokenOf(1), abilities: ['x:read'] })
+  state.tokens.set(1, { ...tokenOf(1), abilities: ['x:read'] })
   recheck.hear({ kind: 'token', id: 1 })
   t.ok(recheck.isUnconfirmed(entry), 'before anything was read')
   await recheck.confirm(entry)
@@ -103,10 +103,14 @@ t.test('the facts last judged are kept for the head of the request, and no longe
 t.test('facts whose question has no answer yet are kept for no head', async (t) => {
   const answers: ((isYes: boolean) => void)[] = []
   const consultAgain = (): Promise<boolean> => new Promise((resolve) => answers.push(resolve))
-  const { recheck, open, stage } = stageRecheck(t, {}, { consultAgain, monotonicMs: () => performance.now() / 20 })
+  const { recheck, open, state } = createRecheckFixture(
+    t,
+    {},
+    { consultAgain, monotonicMs: () => performance.now() / 20 },
+  )
   const { entry } = open(1)
-  stage.table = compileRoutes([{ ...route, questions: [question] }])
-  stage.tokens.set(1, { ...tokenOf(1), abilities: ['x:read'] })
+  state.table = compileRoutes([{ ...route, questions: [question] }])
+  state.tokens.set(1, { ...tokenOf(1), abilities: ['x:read'] })
   recheck.hear({ kind: 'everything' })
   await until(() => answers.length > 0, 'the question')
   t.throws(() => entry.permit, { code: 'internal' })
@@ -125,48 +129,48 @@ t.test('a logout, or a withdrawn key, between the facts and the first byte is ju
     ...{ issuedAt: 1, isOverlong: false },
   }
   const ended = new Set<Login>([login])
-  const staged = stageRecheck(t, {}, { hasEnded: (one) => ended.has(one) })
+  const fixture = createRecheckFixture(t, {}, { hasEnded: (one) => ended.has(one) })
   const cases = [
     [new TestProof(1, { login }), 'signed_out'],
     [new TestProof(1, { isVerifiedByCurrentKeys: false, isKeyListed: false }), 'key_withdrawn'],
     [new TestProof(1, { isVerifiedByCurrentKeys: false }), undefined],
   ] as const
   for (const [proof, cause] of cases) {
-    const open = openByJwt(staged, proof)
+    const open = openByJwt(fixture, proof)
     t.ok(open.namedAtMs > 0)
-    await staged.recheck.confirm(open)
+    await fixture.recheck.confirm(open)
     t.equal(open.end?.refusal.exactCause, cause)
     if (cause) t.ok(open.end?.isCredential)
   }
-  t.equal(openByJwt(staged, new TestProof(1)).namedAtMs, 0)
+  t.equal(openByJwt(fixture, new TestProof(1)).namedAtMs, 0)
 })
 
 t.test('the host of the opening counts', async (t) => {
-  const staged = stageRecheck(t)
+  const fixture = createRecheckFixture(t)
   const own: Route = { ...route, host: 'h' }
   const other: Route = { ...elsewhere, id: 'two', host: 'x' }
-  const { entry } = staged.open(1)
-  t.equal(await reload(staged, [own, other], entry), undefined)
-  t.equal(await reload(staged, [{ ...own, host: 'x' }], entry), 'route_not_found')
+  const { entry } = fixture.open(1)
+  t.equal(await reload(fixture, [own, other], entry), undefined)
+  t.equal(await reload(fixture, [{ ...own, host: 'x' }], entry), 'route_not_found')
 })
 
 t.test('the path of the opening counts', async (t) => {
-  const staged = stageRecheck(t)
+  const fixture = createRecheckFixture(t)
   const other: Route = { ...elsewhere, id: 'two', path: '/two' }
-  const { entry } = staged.open(1)
-  t.equal(await reload(staged, [route, other], entry), undefined)
-  t.equal(await reload(staged, [{ ...route, path: '/two' }], entry), 'route_not_found')
+  const { entry } = fixture.open(1)
+  t.equal(await reload(fixture, [route, other], entry), undefined)
+  t.equal(await reload(fixture, [{ ...route, path: '/two' }], entry), 'route_not_found')
 })
 
 t.test('the credential of the opening counts, whatever else its user holds', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
-  stage.tokens.set(2, { ...tokenOf(2), user: userOf(1, 2) })
+  const { recheck, open, state } = createRecheckFixture(t)
+  state.tokens.set(2, { ...tokenOf(2), user: userOf(1, 2) })
   const [gone, kept] = [open(1).entry, open(2).entry]
-  stage.tokens.delete(1)
+  state.tokens.delete(1)
   recheck.hear({ kind: 'user', id: 1 })
   await until(() => gone.end !== undefined && kept.namedAtMs === 0, 'the verdicts')
   t.equal(kept.end, undefined)
-  stage.tokens.set(2, { ...tokenOf(2), user: userOf(7, 2) })
+  state.tokens.set(2, { ...tokenOf(2), user: userOf(7, 2) })
   recheck.hear({ kind: 'token', id: 2 })
   await until(() => kept.end !== undefined, 'the end of a token that has another owner')
   t.equal(kept.end?.refusal.exactCause, 'user_gone')
@@ -174,26 +178,26 @@ t.test('the credential of the opening counts, whatever else its user holds', asy
 
 t.test('a change of an ancestor of a token, or of its owner, concerns what the token opened', async (t) => {
   for (const change of [{ kind: 'token', id: 50 } as const, { kind: 'user', id: 60 } as const]) {
-    const { recheck, open, stage } = stageRecheck(t)
-    stage.tokens.set(1, { ...tokenOf(1), ancestors: [{ id: 50, userId: 60 }] })
+    const { recheck, open, state } = createRecheckFixture(t)
+    state.tokens.set(1, { ...tokenOf(1), ancestors: [{ id: 50, userId: 60 }] })
     const { entry } = open(1)
     const other = open(2).entry
-    stage.tokens.delete(1)
+    state.tokens.delete(1)
     recheck.hear(change)
     await until(() => entry.end !== undefined, `the end by the ${change.kind}`, 5_000)
     t.equal(entry.end?.code, 'access_revoked')
     t.equal(other.namedAtMs, 0)
-    t.ok(stage.reads.every(({ tokens }) => !tokens.includes(2)))
+    t.ok(state.reads.every(({ tokens }) => !tokens.includes(2)))
   }
 })
 
 t.test('a route that was public, or was one of WebSockets, permits what it permits now', async (t) => {
   const open = (t: Test, opened: Route, exchange: object) => {
-    const staged = stageRecheck(t)
-    const { recheck, stage } = staged
-    stage.table = compileRoutes([opened])
-    const entry = recheck.open(openAs({}, stage.table, exchange), 0)
-    return [staged, entry] as const
+    const fixture = createRecheckFixture(t)
+    const { recheck, state } = fixture
+    state.table = compileRoutes([opened])
+    const entry = recheck.open(openAs({}, state.table, exchange), 0)
+    return [fixture, entry] as const
   }
   const publicRoute: Route = { ...route, isPublic: true, role: undefined }
   const [one, ofPublic] = open(t, publicRoute, {})
@@ -227,18 +231,18 @@ const changesOfCluster: Readonly<Record<string, readonly [ClusterRecord | undefi
 
 for (const [name, [changed, cause]] of Object.entries(changesOfCluster))
   t.test(`${name} of a cluster ${cause ? 'ends' : 'ends nothing of'} what leads to it`, async (t) => {
-    const { recheck, stage } = stageRecheck(t)
+    const { recheck, state } = createRecheckFixture(t)
     const path = '/clusters/:id/*'
-    stage.table = compileRoutes([{ ...route, path, destination: { kind: 'cluster', param: 'id' } }])
-    stage.tokens.set(1, tokenOf(1))
-    stage.clusters.set(7, cluster)
+    state.table = compileRoutes([{ ...route, path, destination: { kind: 'cluster', param: 'id' } }])
+    state.tokens.set(1, tokenOf(1))
+    state.clusters.set(7, cluster)
     const caller = { principal: toTokenPrincipal(tokenOf(1)), organizationId: 1 }
     const upstream = { name: 'cluster:7', origin: 'http://b' }
-    const open = recheck.open(openAs({ caller, upstream }, stage.table, { target: '/clusters/7/file' }), 0)
-    if (changed) stage.clusters.set(7, changed)
-    else stage.clusters.delete(7)
+    const open = recheck.open(openAs({ caller, upstream }, state.table, { target: '/clusters/7/file' }), 0)
+    if (changed) state.clusters.set(7, changed)
+    else state.clusters.delete(7)
     recheck.hear({ kind: 'cluster', id: 7 })
-    const isKept = (): boolean => stage.reads.length > 0 && open.queue === undefined && open.namedAtMs === 0
+    const isKept = (): boolean => state.reads.length > 0 && open.queue === undefined && open.namedAtMs === 0
     await until(() => open.end !== undefined || isKept(), 'a verdict')
     t.equal(open.end?.refusal.exactCause, cause)
   })
@@ -259,17 +263,17 @@ t.test('a JWT ends WebSockets, or all, or none before `maxLifeMs`, and an API to
     ['none', handshake, late, 'expiry'],
   ] as const
   for (const [endAtExpiry, exchange, endsAtMs, expected] of grid) {
-    const staged = stageRecheck(t, { endAtExpiry, maxLifeMs })
-    staged.stage.table = compileRoutes([socketRoute])
-    const { expiresAtMs, openedAtMs } = openByJwt(staged, new TestProof(1, { endsAtMs }), exchange)
+    const fixture = createRecheckFixture(t, { endAtExpiry, maxLifeMs })
+    fixture.state.table = compileRoutes([socketRoute])
+    const { expiresAtMs, openedAtMs } = openByJwt(fixture, new TestProof(1, { endsAtMs }), exchange)
     const livesMs = expiresAtMs - openedAtMs
     const what = `${endAtExpiry} ${JSON.stringify(exchange)} ${livesMs}`
     if (expected === 'life') t.equal(livesMs, maxLifeMs, what)
     else t.ok(Math.abs(livesMs - (endsAtMs - Date.now())) < 10_000, what)
   }
-  const { open, stage } = stageRecheck(t, { endAtExpiry: 'none', maxLifeMs })
+  const { open, state } = createRecheckFixture(t, { endAtExpiry: 'none', maxLifeMs })
   t.equal(open(1).entry.expiresAtMs, 0, 'a token without an expiry')
-  stage.tokens.set(2, tokenOf(2, new Date(soon)))
+  state.tokens.set(2, tokenOf(2, new Date(soon)))
   const { entry } = open(2)
   t.ok(entry.expiresAtMs > 0 && entry.expiresAtMs - entry.openedAtMs < 70_000)
 })
@@ -308,16 +312,16 @@ t.test('a crowd is judged and listed in slices, with turns for others between', 
     judged.push(readTurn())
     return new Date()
   }
-  const { recheck, open } = stageRecheck(t, {}, { monotonicMs: createCountingClock(0.05), now })
+  const { recheck, open } = createRecheckFixture(t, {}, { monotonicMs: createCountingClock(0.05), now })
   for (let count = 0; count < 200; count += 1) open(1)
   judged.length = 0
   recheck.hear({ kind: 'organization', id: 1 })
   await until(() => judged.length >= 200, 'the verdicts')
   t.ok(mostOfOne(judged) <= 20, `${mostOfOne(judged)} in a turn`)
   const listed: number[] = []
-  const crowd = stageRecheck(t, {}, { monotonicMs: createCountingClock(0.05) })
+  const crowd = createRecheckFixture(t, {}, { monotonicMs: createCountingClock(0.05) })
   for (let count = 0; count < 3_000; count += 1) {
-    const opening = openWith(tokenOf(1), crowd.stage.table, {})
+    const opening = openWith(tokenOf(1), crowd.state.table, {})
     const describeOpening = () => {
       listed.push(readTurn())
       return opening.report.describeOpening()

@@ -11,7 +11,7 @@ const question = (pdp: string, body = 'may 7 read'): Consultation => ({
   expiresAtMs: undefined,
 })
 
-function stage(answer: () => Promise<boolean> = async () => true) {
+function createFixture(answer: () => Promise<boolean> = async () => true) {
   const asked: Consultation[] = []
   let settled = 0
   const outside = new OutsideDecisions(
@@ -44,7 +44,7 @@ function stage(answer: () => Promise<boolean> = async () => true) {
 }
 
 t.test('facts that were read again ask nothing new, and another decision point or question is asked at once', (t) => {
-  const { judge, look } = stage()
+  const { judge, look } = createFixture()
   look()
   t.equal(judge(question('one')), 0, 'the same')
   t.equal(judge(question('other')), 1, 'another decision point')
@@ -57,14 +57,14 @@ t.test('facts that were read again ask nothing new, and another decision point o
 })
 
 t.test('an exchange that is judged before anyone looked at it is asked about', (t) => {
-  const { judge } = stage()
+  const { judge } = createFixture()
   t.equal(judge(question('other')), 1)
   t.end()
 })
 
 t.test('a decision is settled by the yes to its own question alone', async (t) => {
   const answers = [Promise.reject(new Error('planted')), Promise.resolve(true)]
-  const { judge, look, countSettled } = stage(async () => (await answers.shift()) ?? false)
+  const { judge, look, countSettled } = createFixture(async () => (await answers.shift()) ?? false)
   look()
   judge(question('one'))
   t.equal(countSettled(), 1, 'the opening has the answer')

@@ -17,8 +17,8 @@ const open = compileRoutes([{ ...route, role: undefined }])
 const end = { code: 'access_revoked', refusal: new GatewayError('membership_lost'), isCredential: false } as const
 
 /** Ends that take 0.2 ms each, on a clock that shows nothing else unless it is set, and rests that the test ends. */
-function stageEnds(t: Test) {
-  const stage = {
+function createEndsFixture(t: Test) {
+  const state = {
     ms: 1_000,
     ended: [] as (number | undefined)[],
     endedAtRests: [] as number[],
@@ -30,11 +30,11 @@ function stageEnds(t: Test) {
     value: (work: () => void, ms: number) => {
       // Timers of other work in this process take longer than any rest.
       if (!(ms <= longestRestMs)) return wait(work, ms)
-      stage.restsMs.push(ms)
-      stage.endedAtRests.push(stage.ended.length)
-      const { goOn } = stage
-      stage.goOn = () => {
-        stage.goOn = () => undefined
+      state.restsMs.push(ms)
+      state.endedAtRests.push(state.ended.length)
+      const { goOn } = state
+      state.goOn = () => {
+        state.goOn = () => undefined
         goOn()
         work()
       }
@@ -43,10 +43,10 @@ function stageEnds(t: Test) {
   })
   const ends = new PacedEnds(
     ({ organizationId, userId }) => {
-      stage.ended.push(organizationId ?? userId)
-      stage.ms += 0.2
+      state.ended.push(organizationId ?? userId)
+      state.ms += 0.2
     },
-    () => stage.ms,
+    () => state.ms,
   )
   const add = (organization: number): void =>
     ends.add(new OpenExchange(openWith(tokenOf(organization), table, {}), 0, 0, 0), end)
@@ -55,65 +55,65 @@ function stageEnds(t: Test) {
     const homeless = { ...record, user: { ...record.user, roles: [] } }
     ends.add(new OpenExchange(openWith(homeless, open, {}), 0, 0, 0), end)
   }
-  return { stage, add, addWithout }
+  return { state, add, addWithout }
 }
 
 t.test('a single end comes at once', async (t) => {
-  const { stage, add } = stageEnds(t)
+  const { state, add } = createEndsFixture(t)
   add(1)
-  t.same(stage.ended, [1])
+  t.same(state.ended, [1])
   await nextTurn()
   add(2)
-  t.same(stage.ended, [1, 2])
+  t.same(state.ended, [1, 2])
 })
 
 t.test('a crowd ends some in each turn, with rests between', async (t) => {
-  const { stage, add } = stageEnds(t)
+  const { state, add } = createEndsFixture(t)
   for (let count = 0; count < 20; count += 1) add(1)
-  t.equal(stage.ended.length, 1)
-  for (let turn = 0; turn < patience && stage.ended.length < 20; turn += 1) {
+  t.equal(state.ended.length, 1)
+  for (let turn = 0; turn < patience && state.ended.length < 20; turn += 1) {
     await nextTurn()
-    stage.goOn()
+    state.goOn()
   }
-  t.equal(stage.ended.length, 20)
-  const counts = stage.endedAtRests.map((count, index) => count - (stage.endedAtRests[index - 1] ?? 0))
+  t.equal(state.ended.length, 20)
+  const counts = state.endedAtRests.map((count, index) => count - (state.endedAtRests[index - 1] ?? 0))
   t.ok(
     counts.every((count) => count <= 4),
     'no more than half a millisecond takes',
   )
-  t.ok(stage.restsMs.length >= 5)
-  t.ok(stage.restsMs.every((ms) => ms >= 1 && ms <= 4))
+  t.ok(state.restsMs.length >= 5)
+  t.ok(state.restsMs.every((ms) => ms >= 1 && ms <= 4))
 })
 
 t.test('a crowd for which the time is short ends without rests', async (t) => {
-  const { stage, add } = stageEnds(t)
+  const { state, add } = createEndsFixture(t)
   for (let count = 0; count < 100; count += 1) add(1)
-  stage.ms += 1_000
-  for (let turn = 0; turn < patience && stage.ended.length < 100; turn += 1) await nextTurn()
-  t.equal(stage.ended.length, 100)
-  t.same(stage.restsMs, [])
+  state.ms += 1_000
+  for (let turn = 0; turn < patience && state.ended.length < 100; turn += 1) await nextTurn()
+  t.equal(state.ended.length, 100)
+  t.same(state.restsMs, [])
 })
 
 t.test('the end of another organization does not wait for those of a crowd', async (t) => {
-  const { stage, add } = stageEnds(t)
+  const { state, add } = createEndsFixture(t)
   for (let count = 0; count < 50; count += 1) add(1)
   add(2)
-  for (let turn = 0; turn < patience && !stage.ended.includes(2); turn += 1) {
+  for (let turn = 0; turn < patience && !state.ended.includes(2); turn += 1) {
     await nextTurn()
-    stage.goOn()
+    state.goOn()
   }
-  t.ok(stage.ended.includes(2), 'it has had its turn')
-  t.ok(stage.ended.length < 10)
+  t.ok(state.ended.includes(2), 'it has had its turn')
+  t.ok(state.ended.length < 10)
 })
 
 t.test('the end of a user without an organization does not wait for those of a crowd', async (t) => {
-  const { stage, addWithout } = stageEnds(t)
+  const { state, addWithout } = createEndsFixture(t)
   for (let count = 0; count < 50; count += 1) addWithout(1)
   addWithout(2)
-  for (let turn = 0; turn < patience && !stage.ended.includes(2); turn += 1) {
+  for (let turn = 0; turn < patience && !state.ended.includes(2); turn += 1) {
     await nextTurn()
-    stage.goOn()
+    state.goOn()
   }
-  t.ok(stage.ended.includes(2), 'it has had its turn')
-  t.ok(stage.ended.length < 10)
+  t.ok(state.ended.includes(2), 'it has had its turn')
+  t.ok(state.ended.length < 10)
 })

@@ -7,53 +7,53 @@ import { compileRoutes } from '../../gateway/route/table.ts'
 import { startFairClock } from '../support/fair-clock.ts'
 import { until } from '../support/gateway.ts'
 import { openAs, openWith, route, TestProof, tokenOf } from '../support/open-exchange.ts'
-import { pause, stageRecheck } from '../support/recheck-stage.ts'
+import { createRecheckFixture, pause } from '../support/recheck-fixture.ts'
 
 t.test('without an open exchange no policy is asked for, since a start has none yet', async (t) => {
-  const { recheck, stage } = stageRecheck(t)
+  const { recheck, state } = createRecheckFixture(t)
   recheck.hear({ kind: 'token', id: 1 })
   recheck.recheckAll()
   await pause(300)
-  t.equal(stage.policyReads, 0)
+  t.equal(state.policyReads, 0)
 })
 
 t.test('a change ends the exchanges that it names, and reads no caller of another tenant', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   const [gone, kept] = [open(1), open(2)]
-  stage.tokens.delete(1)
+  state.tokens.delete(1)
   recheck.hear({ kind: 'organization', id: 1 })
-  await until(() => stage.ended.length > 0, 'the end')
-  t.same(stage.ended, ['1 access_revoked'])
+  await until(() => state.ended.length > 0, 'the end')
+  t.same(state.ended, ['1 access_revoked'])
   t.equal(gone.seen.resets, 1)
   t.equal(kept.seen.resets, 0)
   t.same(
-    stage.reads.flatMap(({ tokens }) => tokens),
+    state.reads.flatMap(({ tokens }) => tokens),
     [1],
   )
 })
 
 t.test('a whole response has a moment to reach its client', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   const { seen } = open(1, recheck.countHeard(), true)
-  stage.tokens.delete(1)
+  state.tokens.delete(1)
   recheck.hear({ kind: 'token', id: 1 })
-  await until(() => stage.ended.length > 0, 'the end')
+  await until(() => state.ended.length > 0, 'the end')
   t.equal(seen.resets, 0)
   await until(() => seen.resets > 0, 'the reset')
 })
 
 t.test('a message alone ends nothing: the facts decide', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   open(1)
   for (const kind of ['token', 'user', 'organization'] as const) recheck.hear({ kind, id: 1 })
   recheck.hear({ kind: 'everything' })
-  await until(() => stage.reads.length > 0, 'a read')
+  await until(() => state.reads.length > 0, 'a read')
   await pause(100)
-  t.same(stage.ended, [])
+  t.same(state.ended, [])
 })
 
 t.test('an order ends what was open at its moment, and no exchange that opened after it', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   const [before, other] = [open(1), open(2)]
   await pause(20)
   const orderedAtMs = performance.now()
@@ -64,11 +64,11 @@ t.test('an order ends what was open at its moment, and no exchange that opened a
   recheck.endSessions([{ id: 5, ageMs: answeredAtMs - orderedAtMs, filter }], answeredAtMs)
   t.match(before.entry.end, { code: 'access_revoked', sessionEndId: 5, refusal: { exactCause: 'session_ended' } })
   t.same([other.entry.end, after.entry.end], [undefined, undefined])
-  t.same(stage.ended, ['1 access_revoked'])
+  t.same(state.ended, ['1 access_revoked'])
 })
 
 t.test('a list holds no more than its page, in order, while it counts all', async (t) => {
-  const { recheck, open } = stageRecheck(t)
+  const { recheck, open } = createRecheckFixture(t)
   for (let count = 0; count < 50; count++) open(count < 40 ? 1 : 2)
   const filter = { userId: 1, organizationId: null, tokenId: null, route: null, requestId: null }
   const numbers: number[] = []
@@ -87,21 +87,21 @@ t.test('a list holds no more than its page, in order, while it counts all', asyn
 })
 
 t.test('a change between the facts and the first byte is judged before it', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   const heard = recheck.countHeard()
-  stage.tokens.set(1, tokenOf(1))
+  state.tokens.set(1, tokenOf(1))
   recheck.hear({ kind: 'token', id: 2 })
   t.equal(open(1, heard).entry.namedAtMs, 0, 'of another')
   recheck.hear({ kind: 'token', id: 1 })
   const { entry } = open(1, heard)
-  stage.tokens.delete(1)
+  state.tokens.delete(1)
   t.ok(entry.namedAtMs > 0)
   await recheck.confirm(entry)
   t.match(entry.end, { code: 'access_revoked', isCredential: true })
 })
 
 t.test('a permit is outdated by a change that concerns it, and by no other', (t) => {
-  const { recheck } = stageRecheck(t)
+  const { recheck } = createRecheckFixture(t)
   const opening = openWith(tokenOf(1), compileRoutes([route]), {})
   const heard = recheck.countHeard()
   recheck.hear({ kind: 'token', id: 2 })
@@ -114,7 +114,7 @@ t.test('a permit is outdated by a change that concerns it, and by no other', (t)
 
 t.test('a permit is outdated by a logout of its session, and by no other', (t) => {
   const ended = new Set<unknown>()
-  const { recheck } = stageRecheck(t, {}, { hasEnded: (login) => ended.has(login) })
+  const { recheck } = createRecheckFixture(t, {}, { hasEnded: (login) => ended.has(login) })
   const login = {} as Partial<Login> as Login // only compared
   const principal = { ...toTokenPrincipal(tokenOf(1)), proof: new TestProof(1, { login }) }
   const opening = openAs({ caller: { principal, organizationId: 1 } }, compileRoutes([route]), {})
@@ -128,31 +128,31 @@ t.test('a permit is outdated by a logout of its session, and by no other', (t) =
 })
 
 t.test('a route that leads elsewhere permits nothing', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   open(1)
-  stage.table = compileRoutes([{ ...route, destination: { kind: 'upstream', name: 'other' } }])
+  state.table = compileRoutes([{ ...route, destination: { kind: 'upstream', name: 'other' } }])
   recheck.recheckAll()
-  await until(() => stage.ended.length > 0, 'the end')
-  t.same(stage.ended, ['1 access_revoked'])
+  await until(() => state.ended.length > 0, 'the end')
+  t.same(state.ended, ['1 access_revoked'])
 })
 
 t.test('a route that rewrites its path otherwise permits nothing of before', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   open(1)
   const to = (text: string): Route => ({
     ...route,
     rewrite: { path: `/${text}`, parts: [{ kind: 'text', text }], strippedPrefix: undefined },
   })
-  stage.table = compileRoutes([to('one')])
+  state.table = compileRoutes([to('one')])
   recheck.recheckAll()
-  stage.table = compileRoutes([to('two')])
+  state.table = compileRoutes([to('two')])
   recheck.recheckAll()
-  await until(() => stage.ended.length > 0, 'the end')
-  t.same(stage.ended, ['1 access_revoked'])
+  await until(() => state.ended.length > 0, 'the end')
+  t.same(state.ended, ['1 access_revoked'])
 })
 
 t.test('a label of the host that became another organization’s ends the exchange', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   const named = (slug: string) => {
     const record = tokenOf(1)
     const held = record.user.roles.map((one) => ({
@@ -161,118 +161,118 @@ t.test('a label of the host that became another organization’s ends the exchan
     }))
     return { ...record, user: { ...record.user, roles: held } }
   }
-  stage.table = compileRoutes([{ ...route, hostLabel: 'slug' }])
-  stage.tokens.set(1, named('h'))
+  state.table = compileRoutes([{ ...route, hostLabel: 'slug' }])
+  state.tokens.set(1, named('h'))
   const { entry } = open(1)
   recheck.recheckAll()
   await recheck.confirm(entry)
   t.equal(entry.end, undefined)
-  stage.tokens.set(1, named('renamed'))
+  state.tokens.set(1, named('renamed'))
   recheck.recheckAll()
-  await until(() => stage.ended.length > 0, 'the end')
+  await until(() => state.ended.length > 0, 'the end')
   t.match(entry.end, { code: 'access_revoked', refusal: { exactCause: 'host_not_a_member' } })
 })
 
 t.test('a policy that refuses needs no facts', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
-  stage.read = () => Promise.reject(new Error('the database is down'))
+  const { recheck, open, state } = createRecheckFixture(t)
+  state.read = () => Promise.reject(new Error('the database is down'))
   open(1)
-  stage.table = compileRoutes([{ ...route, destination: { kind: 'upstream', name: 'other' } }])
+  state.table = compileRoutes([{ ...route, destination: { kind: 'upstream', name: 'other' } }])
   recheck.recheckAll()
-  await until(() => stage.ended.length > 0, 'the end', 2_000)
-  t.same(stage.ended, ['1 access_revoked'])
+  await until(() => state.ended.length > 0, 'the end', 2_000)
+  t.same(state.ended, ['1 access_revoked'])
 })
 
 t.test('an exchange that a change names, and whose facts cannot be read, ends; the others stay', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
-  stage.read = () => new Promise(() => undefined)
+  const { recheck, open, state } = createRecheckFixture(t)
+  state.read = () => new Promise(() => undefined)
   open(1)
   open(2)
   recheck.hear({ kind: 'token', id: 1 })
   const passedMs = startFairClock(t)
-  await until(() => stage.ended.length > 0, 'the end')
+  await until(() => state.ended.length > 0, 'the end')
   t.ok(passedMs() < 1_500, 'a second, and the rest for a busy machine')
   await pause(300)
-  t.same(stage.ended, ['1 access_unverified'])
+  t.same(state.ended, ['1 access_unverified'])
 })
 
 t.test('changes that name an exchange again and again prolong nothing while its facts cannot be read', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
-  stage.read = () => new Promise(() => undefined)
+  const { recheck, open, state } = createRecheckFixture(t)
+  state.read = () => new Promise(() => undefined)
   open(1)
   const naming = setInterval(() => recheck.hear({ kind: 'organization', id: 1 }), 50)
   t.teardown(() => clearInterval(naming))
-  await until(() => stage.ended.length > 0, 'the end', 5_000)
-  t.same(stage.ended, ['1 access_unverified'])
+  await until(() => state.ended.length > 0, 'the end', 5_000)
+  t.same(state.ended, ['1 access_unverified'])
 })
 
 t.test('a change that names an exchange prolongs nothing where `end` ends what cannot be verified', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t, { onUnknown: 'end' })
-  stage.isProven = false
-  stage.read = () => new Promise(() => undefined)
+  const { recheck, open, state } = createRecheckFixture(t, { onUnknown: 'end' })
+  state.isProven = false
+  state.read = () => new Promise(() => undefined)
   open(1)
   open(2)
-  await until(() => stage.reads.length > 0, 'the read')
+  await until(() => state.reads.length > 0, 'the read')
   await pause(200)
   recheck.hear({ kind: 'token', id: 1 })
-  await until(() => stage.ended.length > 0, 'an end', 5_000)
+  await until(() => state.ended.length > 0, 'an end', 5_000)
   await pause(50)
-  t.same(stage.ended.sort(), ['1 access_unverified', '2 access_unverified'])
+  t.same(state.ended.sort(), ['1 access_unverified', '2 access_unverified'])
 })
 
 t.test('a crowd of one tenant that a change names keeps no other tenant waiting', async (t) => {
   // On a slow clock, because a busy machine may take longer than the second in which a named exchange must be read.
-  const { recheck, open, stage } = stageRecheck(t, {}, { monotonicMs: () => performance.now() / 20 })
+  const { recheck, open, state } = createRecheckFixture(t, {}, { monotonicMs: () => performance.now() / 20 })
   open(2)
   // More than three batches take.
   for (let count = 0; count < 3_500; count += 1) open(1)
-  const { read } = stage
+  const { read } = state
   let goOn = (): void => undefined
   const isHeard = new Promise<void>((resolve) => {
     goOn = resolve
   })
-  stage.read = (keys) => isHeard.then(() => read(keys))
+  state.read = (keys) => isHeard.then(() => read(keys))
   recheck.hear({ kind: 'organization', id: 1 })
-  await until(() => stage.reads.length > 0, 'the first read')
+  await until(() => state.reads.length > 0, 'the first read')
   recheck.hear({ kind: 'organization', id: 2 })
   await pause(100)
   goOn()
-  await until(() => stage.reads.length >= 4, 'the other reads')
-  const [first, second] = stage.reads.map(({ tokens }) => [...tokens].sort())
+  await until(() => state.reads.length >= 4, 'the other reads')
+  const [first, second] = state.reads.map(({ tokens }) => [...tokens].sort())
   t.same(first, [1])
   t.same(second, [1, 2], 'it is in the very next statement')
-  t.same(stage.ended, [])
+  t.same(state.ended, [])
 })
 
 t.test('an exchange that waits among the stale ones goes ahead once a change names it', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   for (let id = 1; id <= 1_200; id += 1) open(id)
-  const { read } = stage
+  const { read } = state
   let goOn = (): void => undefined
   const isHeard = new Promise<void>((resolve) => {
     goOn = resolve
   })
-  stage.read = (keys) => isHeard.then(() => read(keys))
+  state.read = (keys) => isHeard.then(() => read(keys))
   recheck.hear({ kind: 'everything' })
-  await until(() => stage.reads.length > 0, 'the first read')
+  await until(() => state.reads.length > 0, 'the first read')
   // The last to open is the first of its queue, so this one is in the third statement.
   const named = 1
   recheck.hear({ kind: 'token', id: named })
   await pause(100)
   goOn()
-  await until(() => stage.reads.length >= 2, 'the second read')
-  t.equal(stage.reads[1]?.tokens[0], named, 'it leads the very next statement')
+  await until(() => state.reads.length >= 2, 'the second read')
+  t.equal(state.reads[1]?.tokens[0], named, 'it leads the very next statement')
 })
 
 t.test('without proof of changes each caller is read once a second at least, all in one statement', async (t) => {
-  const { open, stage } = stageRecheck(t)
-  stage.isProven = false
+  const { open, state } = createRecheckFixture(t)
+  state.isProven = false
   for (let count = 0; count < 3; count += 1) open(1)
   open(2)
-  await until(() => stage.reads.length >= 3, 'three reads')
-  t.same([...(stage.reads[1]?.tokens ?? [])].sort(), [1, 2])
-  stage.tokens.delete(1)
-  await until(() => stage.ended.length === 3, 'the ends', 2_000)
+  await until(() => state.reads.length >= 3, 'three reads')
+  t.same([...(state.reads[1]?.tokens ?? [])].sort(), [1, 2])
+  state.tokens.delete(1)
+  await until(() => state.ended.length === 3, 'the ends', 2_000)
 })
 
 t.test('a statement names a tenth of a crowd, and 500 callers at the most', async (t) => {
@@ -281,33 +281,33 @@ t.test('a statement names a tenth of a crowd, and 500 callers at the most', asyn
     [6_000, 500],
   ] as const) {
     // On a slow clock: once the time for rests is over, the statements of a busy machine are larger.
-    const { recheck, open, stage } = stageRecheck(t, {}, { monotonicMs: () => performance.now() / 20 })
+    const { recheck, open, state } = createRecheckFixture(t, {}, { monotonicMs: () => performance.now() / 20 })
     for (let id = 1; id <= crowd; id += 1) open(id)
     recheck.hear({ kind: 'everything' })
-    await until(() => stage.reads.flatMap(({ tokens }) => tokens).length >= crowd, 'all')
-    t.ok(stage.reads.every(({ tokens }) => tokens.length <= most))
-    t.same(stage.ended, [])
+    await until(() => state.reads.flatMap(({ tokens }) => tokens).length >= crowd, 'all')
+    t.ok(state.reads.every(({ tokens }) => tokens.length <= most))
+    t.same(state.ended, [])
   }
 })
 
 t.test('a slow database is asked about a crowd in few statements', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   const crowd = 600
   for (let id = 1; id <= crowd; id += 1) open(id)
-  const { read } = stage
-  stage.read = (keys) => pause(110).then(() => read(keys))
+  const { read } = state
+  state.read = (keys) => pause(110).then(() => read(keys))
   recheck.hear({ kind: 'everything' })
-  await until(() => stage.reads.flatMap(({ tokens }) => tokens).length >= crowd, 'all')
-  t.ok(stage.reads.length <= 5, `${stage.reads.length} statements`)
+  await until(() => state.reads.flatMap(({ tokens }) => tokens).length >= crowd, 'all')
+  t.ok(state.reads.length <= 5, `${state.reads.length} statements`)
 })
 
 t.test('one statement is under way', async (t) => {
-  const { recheck, open, stage } = stageRecheck(t)
+  const { recheck, open, state } = createRecheckFixture(t)
   for (let id = 1; id <= 1_200; id += 1) open(id)
   let underWay = 0
   let most = 0
-  const { read } = stage
-  stage.read = async (keys) => {
+  const { read } = state
+  state.read = async (keys) => {
     underWay += 1
     most = Math.max(most, underWay)
     await pause(5)
@@ -315,9 +315,9 @@ t.test('one statement is under way', async (t) => {
     return read(keys)
   }
   recheck.hear({ kind: 'everything' })
-  await until(() => stage.reads.flatMap(({ tokens }) => tokens).length >= 1_200, 'all')
+  await until(() => state.reads.flatMap(({ tokens }) => tokens).length >= 1_200, 'all')
   t.equal(most, 1)
-  t.same(stage.ended, [])
+  t.same(state.ended, [])
 })
 
 for (const [onUnknown, unknownMs] of [
@@ -325,34 +325,34 @@ for (const [onUnknown, unknownMs] of [
   ['keep', 1_200],
 ] as const)
   t.test(`with ${onUnknown}, exchanges that cannot be verified end in time`, async (t) => {
-    const { open, stage } = stageRecheck(t, { onUnknown, unknownMs })
-    stage.isProven = false
-    stage.read = () => Promise.reject(new Error('the database is down'))
+    const { open, state } = createRecheckFixture(t, { onUnknown, unknownMs })
+    state.isProven = false
+    state.read = () => Promise.reject(new Error('the database is down'))
     open(1)
-    await until(() => stage.ended.length > 0, 'the end', 3_000)
-    t.same(stage.ended, ['1 access_unverified'])
+    await until(() => state.ended.length > 0, 'the end', 3_000)
+    t.same(state.ended, ['1 access_unverified'])
   })
 
 t.test('a step of the wall clock shortens nothing that opens after it', async (t) => {
-  const { open, stage } = stageRecheck(t)
-  stage.wallStepMs = 7_200_000
-  stage.tokens.set(1, tokenOf(1, new Date(Date.now() + stage.wallStepMs + 3_600_000)))
+  const { open, state } = createRecheckFixture(t)
+  state.wallStepMs = 7_200_000
+  state.tokens.set(1, tokenOf(1, new Date(Date.now() + state.wallStepMs + 3_600_000)))
   open(1)
   await pause(300)
   open(1)
   await pause(200)
-  t.same(stage.ended, [])
+  t.same(state.ended, [])
 })
 
 t.test('a wall clock that is set back prolongs nothing, and one that is set forward shortens', async (t) => {
-  const { open, stage } = stageRecheck(t)
-  stage.tokens.set(1, tokenOf(1, new Date(Date.now() + 500)))
-  stage.tokens.set(2, tokenOf(2, new Date(Date.now() + 3_600_000)))
+  const { open, state } = createRecheckFixture(t)
+  state.tokens.set(1, tokenOf(1, new Date(Date.now() + 500)))
+  state.tokens.set(2, tokenOf(2, new Date(Date.now() + 3_600_000)))
   open(1)
   open(2)
-  stage.wallStepMs = -7_200_000
-  await until(() => stage.ended.length === 1, 'the end of the first', 2_000)
-  t.same(stage.ended, ['1 credential_expired'])
-  stage.wallStepMs = 7_200_000
-  await until(() => stage.ended.length === 2, 'the end of the second', 2_000)
+  state.wallStepMs = -7_200_000
+  await until(() => state.ended.length === 1, 'the end of the first', 2_000)
+  t.same(state.ended, ['1 credential_expired'])
+  state.wallStepMs = 7_200_000
+  await until(() => state.ended.length === 2, 'the end of the second', 2_000)
 })

@@ -3,7 +3,7 @@ import { request as httpsRequest } from 'node:https'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { may, pdpUrl, prepareAuthzen, record } from '../support/authzen-stage.ts'
+import { may, pdpUrl, prepareAuthzen, record } from '../support/authzen-fixture.ts'
 import { createAuthority, type Issued, ownNames, testCertificates } from '../support/certificates.ts'
 import type { JsonValue } from '../support/client.ts'
 import { anyPort, until } from '../support/gateway.ts'
@@ -13,7 +13,7 @@ import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 const { acme, globex } = world.organizations
-const stage = await prepareAuthzen(t, world)
+const fixture = await prepareAuthzen(t, world)
 const evaluators = ['reports.internal', 'spiffe://example/reports']
 /** Three days on, at a signal: each certificate is good for two. */
 const preload = `let aheadMs = 0
@@ -37,7 +37,7 @@ testCertificates(t, 'programs that ask by a client certificate', async (t) => {
     clientCa: `file:${caFile}`,
   }
   const decision = { ...anyPort, authzen, evaluators, tls: { ...tls, clientCertificates: 'optional' } }
-  const { settings } = stage
+  const { settings } = fixture
   const listeners = { ...settings.listeners, decision }
   const serving = await startServing(t, { world, settings: { ...settings, listeners }, preload })
   const origin = toSecure(serving.decision)
@@ -144,7 +144,7 @@ testCertificates(t, 'programs that ask by a client certificate', async (t) => {
 
   await t.test('a credential comes before the certificate, and bounds the answers', async (t) => {
     const question = read('carol', 'record-3')
-    const token = bearer(stage.evaluator) as Readonly<Record<string, string>>
+    const token = bearer(fixture.evaluator) as Readonly<Record<string, string>>
     t.same(await ask(question, { by: byName, headers: token }), { status: 200, json: { decision: false } })
     t.equal((await ask(question, { by: byName, headers: { ...token, ...within(globex.id) } })).status, 401)
     const session = oauth(world.users.owner) as Readonly<Record<string, string>>

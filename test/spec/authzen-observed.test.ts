@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { may, prepareAuthzen, record, user } from '../support/authzen-stage.ts'
+import { may, prepareAuthzen, record, user } from '../support/authzen-fixture.ts'
 import { call } from '../support/client.ts'
 import { until } from '../support/gateway.ts'
 import { startServing } from '../support/serve.ts'
@@ -8,8 +8,8 @@ import { bearer, startTestWorld } from '../support/world.ts'
 import { type Collector, sdkPackages, startCollector, testSdk } from './collector.ts'
 
 const world = await startTestWorld(t)
-const stage = await prepareAuthzen(t, world)
-const { evaluator, folder } = stage
+const fixture = await prepareAuthzen(t, world)
+const { evaluator, folder } = fixture
 const questions = [
   ['evaluation', may('alice', 'read', record('record-1'))],
   ['search/action', { subject: user('alice'), resource: record('record-1') }],
@@ -18,7 +18,7 @@ const questions = [
 t.test('AuthZEN’s calls are in the durations of stages, and no differences of a shadow', async (t) => {
   const shipped = fileURLToPath(new URL('../../policies', import.meta.url))
   const policies = { directory: folder, shadow: shipped }
-  const serving = await startServing(t, { world, settings: { ...stage.settings, policies } })
+  const serving = await startServing(t, { world, settings: { ...fixture.settings, policies } })
   const read = async (name: string): Promise<number> => {
     const { text } = await call(serving.admin, { path: '/metrics' })
     const lines = text.split('\n')
@@ -31,7 +31,7 @@ t.test('AuthZEN’s calls are in the durations of stages, and no differences of 
     await call(serving.decision, { path: '/authorize', headers: original })
     return (await differences('records.get')) > 0
   }, 'the shadow')
-  const ask = stage.createAsk(serving.decision)
+  const ask = fixture.createAsk(serving.decision)
   const stages = ['route', 'authenticate', 'resolve', 'decide']
   const before = await Promise.all(stages.map(count))
   for (const [path, body] of questions) t.equal((await ask(path, body)).status, 200, path)
@@ -53,8 +53,8 @@ const variablesOf = ({ url }: Collector): Readonly<Record<string, string>> => ({
 testSdk(t, 'AuthZEN’s calls are spans', async (t) => {
   const collector = await startCollector(t)
   const environment = variablesOf(collector)
-  const serving = await startServing(t, { world, settings: stage.settings, packages: sdkPackages, environment })
-  const ask = stage.createAsk(serving.decision)
+  const serving = await startServing(t, { world, settings: fixture.settings, packages: sdkPackages, environment })
+  const ask = fixture.createAsk(serving.decision)
   for (const [path, body] of questions) {
     await ask(path, body, { ...bearer(evaluator), 'x-request-id': `observed ${path}`.replace(/\W/g, '-') })
     const find = () => collector.spans().find(({ name }) => name === `POST /access/v1/${path}`)

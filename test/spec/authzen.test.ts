@@ -1,6 +1,6 @@
 import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
-import { evaluateAbility, may, pdpUrl, prepareAuthzen, record, user } from '../support/authzen-stage.ts'
+import { evaluateAbility, may, pdpUrl, prepareAuthzen, record, user } from '../support/authzen-fixture.ts'
 import { type Call, call, type JsonValue } from '../support/client.ts'
 import { openRawClient, until } from '../support/gateway.ts'
 import { startServing } from '../support/serve.ts'

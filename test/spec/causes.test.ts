@@ -15,21 +15,21 @@ import { type Call, call, callRaw, type JsonValue } from '../support/client.ts'
 import { openRawClient, until } from '../support/gateway.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 import {
+  type CauseFixture,
   type CauseGateway,
-  type CauseStage,
   credentialCookie,
   floodMs,
   floodWave,
   guesses,
-  startCauseStage,
-} from './cause-stage.ts'
+  startCauseFixture,
+} from './cause-fixture.ts'
 
 const world = await startTestWorld(t)
 const { users, organizations, clusters, agents } = world
 const { robot } = world.serviceAccounts
 const issuer = await startKeyedIssuer(t)
 const people = await addPeople(t, world, issuer.issuer)
-const stage: CauseStage = await startCauseStage(t, world, issuer.issuer)
+const fixture: CauseFixture = await startCauseFixture(t, world, issuer.issuer)
 
 type Told = Readonly<{
   id: string
@@ -42,7 +42,7 @@ type Provoke = (id: string, gateway: CauseGateway) => Promise<Told>
 
 type Row = Readonly<{
   provoke: Provoke
-  on?: keyof CauseStage['gateways']
+  on?: keyof CauseFixture['gateways']
   /** The outcome on the line of the audit: a decision is written down before its upstream is asked. */
   audit?: 'refused' | 'allowed' | 'none'
 }>
@@ -177,7 +177,7 @@ const losing =
   (path: string, jwt: Promise<string>, end: (gateway: CauseGateway) => Promise<unknown>): Provoke =>
   async (id, gateway) => {
     const told = ask(gateway.public, id, { path, headers: oauth({ jwt: await jwt }) })
-    await until(() => stage.upstreamIds().includes(id), 'the request at its upstream')
+    await until(() => fixture.upstreamIds().includes(id), 'the request at its upstream')
     await end(gateway)
     return told
   }
@@ -458,7 +458,7 @@ const rows = {
         `POST /moved HTTP/1.1\r\nhost: gateway\r\nx-request-id: ${id}\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\n`,
       )
       await client.until(/100 Continue/)
-      stage.moveRoute()
+      fixture.moveRoute()
       const text = await client.until(/\r\n\r\n\{.*\}$/)
       return readRaw(text.replace(/^HTTP\/1\.1 100 Continue\r\n\r\n/, ''))
     },
@@ -499,7 +499,7 @@ const rows = {
       ask(origin, `${id}.other`, { path: '/open/hangs' }).catch(() => undefined)
       await until(async () => {
         const { text } = await call(admin, { path: '/metrics' })
-        return text.includes('sallyport_streams_open 1\n') && stage.upstreamIds().includes(`${id}.other`)
+        return text.includes('sallyport_streams_open 1\n') && fixture.upstreamIds().includes(`${id}.other`)
       }, 'the open stream')
       child.kill('SIGTERM')
       return told
@@ -518,7 +518,7 @@ type Seen = Readonly<{
 
 /** Provokes one cause, and reads the console once it has it. */
 async function provoke(cause: RefusalCause, { provoke, on = 'main' }: Row): Promise<Seen> {
-  const gateway = stage.gateways[on]
+  const gateway = fixture.gateways[on]
   const read = async (path: string): Promise<string> => (await call(gateway.admin, { path })).text
   const told = await provoke(`request-${seen.length}`, gateway)
   let json = ''
@@ -573,7 +573,7 @@ t.test('the console and the metrics name each cause', async (t) => {
 })
 
 t.test('a line of the log names each cause', async (t) => {
-  for (const gateway of Object.values(stage.gateways)) {
+  for (const gateway of Object.values(fixture.gateways)) {
     const wanted = seen.filter((one) => one.gateway === gateway)
     const findMissing = (): readonly string[] => {
       const lines = new Set(gateway.log().map(({ requestId, cause }) => `${cause} of ${requestId}`))
@@ -584,7 +584,7 @@ t.test('a line of the log names each cause', async (t) => {
 })
 
 t.test('a line of the audit names each cause: that of the decision, or that of the failure after it', async (t) => {
-  const files = new Set(seen.flatMap(({ gateway }) => (gateway === stage.gateways.full ? [] : [gateway.auditFile])))
+  const files = new Set(seen.flatMap(({ gateway }) => (gateway === fixture.gateways.full ? [] : [gateway.auditFile])))
   const isThere = (lines: readonly JsonValue[], { cause, told: { id } }: Seen): boolean => {
     const { audit = 'refused' }: Row = rows[cause]
     const ofIt = lines.filter(({ requestId }) => requestId === id)
@@ -592,7 +592,7 @@ t.test('a line of the audit names each cause: that of the decision, or that of t
   }
   const areThere = (): boolean => {
     const lines = readAudit(...files)
-    return seen.every((one) => one.gateway === stage.gateways.full || isThere(lines, one))
+    return seen.every((one) => one.gateway === fixture.gateways.full || isThere(lines, one))
   }
   // The checks below name each missing line.
   await until(areThere, 'all lines').catch(() => undefined)
@@ -680,7 +680,7 @@ t.test('no output holds a part of a credential', async (t) => {
     console: seen.map(({ page }) => page).join(''),
     metrics: [...metrics.values()].join(''),
   }
-  for (const [name, gateway] of Object.entries(stage.gateways)) {
+  for (const [name, gateway] of Object.entries(fixture.gateways)) {
     outputs[`log of ${name}`] = gateway.stdout() + gateway.stderr()
     if (name !== 'full') outputs[`audit of ${name}`] = readFileSync(gateway.auditFile, 'utf8')
   }

@@ -10,9 +10,9 @@ import { startEndlessUpstream } from '../support/endless-upstream.ts'
 import { freezePostgres } from '../support/freeze-postgres.ts'
 import { startTestGateway } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
-import { prepareLogouts, push } from '../support/logout-stage.ts'
+import { prepareLogouts, push } from '../support/logout-fixture.ts'
 import { oauth, startTestWorld, type TestWorld } from '../support/world.ts'
-import { type ConsoleStage, startConsoleStage } from './console-stage.ts'
+import { type ConsoleFixture, startConsoleFixture } from './console-fixture.ts'
 
 /** `WRITE_SCREENSHOTS=1` takes the pictures of the documentation anew. */
 const writesScreenshots = process.env.WRITE_SCREENSHOTS === '1'
@@ -46,10 +46,10 @@ const refusalRows = (page: Page) => page.locator('#requests-table tbody tr')
 testChromium(t, 'in a browser', async (t) => {
   const world = await startTestWorld(t, { hasOwnServer: true })
   const browser = await startChromium(t)
-  const stage = await startConsoleStage(t, world)
-  const { admin } = stage.gateway
-  await stage.callAround()
-  if (writesScreenshots) return takePictures(t, browser, stage, world)
+  const fixture = await startConsoleFixture(t, world)
+  const { admin } = fixture.gateway
+  await fixture.callAround()
+  if (writesScreenshots) return takePictures(t, browser, fixture, world)
 
   await t.test('the page works, and sends requests only to its listener', async (t) => {
     const watched = await openPage(browser, `${admin}/`)
@@ -64,11 +64,11 @@ testChromium(t, 'in a browser', async (t) => {
     const watched = await openPage(browser, `${admin}/`)
     const { page } = watched
     const path = (name: string) => page.locator('#requests-table').getByText(`/${name}`, { exact: true })
-    await call(stage.gateway.public, { path: '/appears' })
+    await call(fixture.gateway.public, { path: '/appears' })
     await path('appears').waitFor()
     await page.locator('#tiles').getByText('over the last minute').waitFor()
     await page.getByRole('button', { name: 'Pause' }).click()
-    await call(stage.gateway.public, { path: '/waits' })
+    await call(fixture.gateway.public, { path: '/waits' })
     const answered = await page.waitForResponse(/console\/live/, { timeout: 3_000 }).catch(() => undefined)
     t.equal(answered, undefined, 'nothing is asked for')
     t.equal(await path('waits').count(), 0)
@@ -117,7 +117,7 @@ testChromium(t, 'in a browser', async (t) => {
     const { page } = await openPage(browser, `${admin}/`)
     await page.evaluate(`getSelection().selectAllChildren(document.querySelector('#requests-table td code'))`)
     const selected = await page.evaluate('String(getSelection())')
-    await call(stage.gateway.public, { path: '/meanwhile' })
+    await call(fixture.gateway.public, { path: '/meanwhile' })
     for (let look = 0; look < 2; look++) await page.waitForResponse(/console\/live/)
     t.equal(await page.evaluate('String(getSelection())'), selected)
     t.not(selected, '')
@@ -245,14 +245,14 @@ testChromium(t, 'in a browser', async (t) => {
     const watched = await openPage(browser, `${admin}/`)
     const { page } = watched
     await page.getByText('All is well.').waitFor()
-    stage.edit('platform.yaml', (text) => `${text}\n  - { id: <b>bad</b> }\n`)
+    fixture.edit('platform.yaml', (text) => `${text}\n  - { id: <b>bad</b> }\n`)
     await page.getByText('The files cannot be loaded. The last good ones stay in force.').waitFor()
     t.match(await textOf(page.locator('#policy-state pre')), /platform\.yaml:\d+:\d+: routes\.\d+/)
     t.match(await textOf(page.locator('#problems')), /policy files: refused/)
     t.ok((await visibleRows(page).count()) > 20, 'the table in force')
-    const { status } = await call(stage.gateway.public, { path: '/datasets' })
+    const { status } = await call(fixture.gateway.public, { path: '/datasets' })
     t.equal(status, 401, 'and it decides')
-    stage.edit('platform.yaml', (text) => text.replace('\n  - { id: <b>bad</b> }\n', ''))
+    fixture.edit('platform.yaml', (text) => text.replace('\n  - { id: <b>bad</b> }\n', ''))
     await page.getByText('All is well.').waitFor()
     checkQuiet(t, watched, [admin])
     await page.context().close()
@@ -268,7 +268,7 @@ testChromium(t, 'in a browser', async (t) => {
   })
 
   await t.test('the matrix as a file can be searched, and sends no request', async (t) => {
-    const { stdout } = await runCommand(['policy', 'matrix', '--policies', stage.policies, '--format', 'html'])
+    const { stdout } = await runCommand(['policy', 'matrix', '--policies', fixture.policies, '--format', 'html'])
     const file = `${t.testdir({})}/matrix.html`
     writeFileSync(file, stdout)
     const watched = await openPage(browser, `file://${file}`)
@@ -285,7 +285,10 @@ testChromium(t, 'in a browser', async (t) => {
     await page.getByText('All is well.').waitFor()
     const { unreachable } = world.clusters
     for (let calls = 0; calls < 5; calls++)
-      await call(stage.gateway.public, { path: `/clusters/${unreachable}/proxy/x`, headers: oauth(world.users.member) })
+      await call(fixture.gateway.public, {
+        path: `/clusters/${unreachable}/proxy/x`,
+        headers: oauth(world.users.member),
+      })
     await page.locator('#problems').getByText(`cluster ${unreachable}`).waitFor(incidentLimit)
     t.match(await textOf(page.locator('#problems')), /\(unreachable\): 5 × not reached/)
     await page.context().close()
@@ -311,7 +314,7 @@ testChromium(t, 'in a browser', async (t) => {
 async function takePictures(
   t: Test,
   browser: Browser,
-  { gateway, callAround }: ConsoleStage,
+  { gateway, callAround }: ConsoleFixture,
   { users }: TestWorld,
 ): Promise<void> {
   const views = [

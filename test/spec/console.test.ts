@@ -6,11 +6,11 @@ import { runCommand } from '../support/command-line.ts'
 import { startTestGateway, until, writeConfiguration } from '../support/gateway.ts'
 import { startServing } from '../support/serve.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
-import { startConsoleStage } from './console-stage.ts'
+import { startConsoleFixture } from './console-fixture.ts'
 
 const world = await startTestWorld(t)
-const stage = await startConsoleStage(t, world)
-const { gateway } = stage
+const fixture = await startConsoleFixture(t, world)
+const { gateway } = fixture
 const configurationFile = writeConfiguration(t, { world })
 const database = new pg.Client({ connectionString: world.databaseUrl })
 await database.connect()
@@ -182,16 +182,16 @@ t.test('a broken table and a broken shadow are told with their places, and forgo
   t.match(await state('policy-state'), 'The files are in force')
   t.match(await state('shadow-state'), 'The shadow policy is on trial')
   const before = /<code>([0-9a-f]{12})<\/code>/.exec(await state('policy-state'))?.[1]
-  stage.edit('data.yaml', (text) => `${text}\n  - { id: <b>bad</b> }\n`)
+  fixture.edit('data.yaml', (text) => `${text}\n  - { id: <b>bad</b> }\n`)
   await until(async () => (await state('policy-state')).includes('cannot be loaded'), 'the mistake')
   t.match(await state('policy-state'), /data\.yaml:\d+:\d+: routes\.\d+/)
   t.match(await state('policy-state'), before ?? '?', 'the table in force is the old one')
   t.match(await state('shadow-state'), 'The shadow policy is on trial')
-  stage.edit(join('..', 'policies-next', 'data.yaml'), (text) => `${text}\n  - 5\n`)
+  fixture.edit(join('..', 'policies-next', 'data.yaml'), (text) => `${text}\n  - 5\n`)
   await until(async () => (await state('shadow-state')).includes('cannot be loaded'), 'the shadow’s mistake')
   t.match(await state('shadow-state'), /The last good one stays on trial\..*policies-next\/data\.yaml:\d+:\d+/s)
   const fresh = `{ id: data.fresh, match: { path: /fresh }, surface: data, upstream: data, require: { role: org-owner } }`
-  stage.edit('data.yaml', (text) => text.replace('{ id: <b>bad</b> }', fresh))
+  fixture.edit('data.yaml', (text) => text.replace('{ id: <b>bad</b> }', fresh))
   await until(async () => (await state('policy-state')).includes('The files are in force'), 'the mended table')
   t.notMatch(await state('policy-state'), before ?? '?', 'another text, another fingerprint')
   const { text } = await call(gateway.admin, { path: '/?path=/fresh&role=org-owner' })

@@ -3,14 +3,14 @@ import t from 'tap'
 import { call } from '../support/client.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
-import { prepareLogouts } from '../support/logout-stage.ts'
+import { prepareLogouts } from '../support/logout-fixture.ts'
 import { eventTypes, startTransmitter, withTransmitter } from '../support/transmitter.ts'
 import { startTestWorld } from '../support/world.ts'
 import { polled, pollSecret, startEventStream } from './event-stream.ts'
 
 const world = await startTestWorld(t)
-const stage = await prepareLogouts(t, world)
-const { database } = stage
+const fixture = await prepareLogouts(t, world)
+const { database } = fixture
 const transmitter = await startTransmitter(t)
 
 const readMetrics = async ({ admin }: { admin: string }): Promise<string> =>
@@ -37,7 +37,7 @@ t.test('replicas together ask for a verification event in each interval, and any
     verified(id, { state }).then((token) => stream.offer({ [id]: token }), t.fail)
   }
   stream.answerVerification(answer)
-  const settings = withTransmitter(stage, transmitter, { ...polled(stream), verification })
+  const settings = withTransmitter(fixture, transmitter, { ...polled(stream), verification })
   const replicas = await Promise.all([1, 2].map(() => startTestGateway(t, { world, settings })))
   await until(() => stream.verifications.length > 3, 'questions')
   t.same(stream.verifications[0], {

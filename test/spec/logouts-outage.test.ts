@@ -1,7 +1,7 @@
 import t from 'tap'
 import { call } from '../support/client.ts'
 import { startTestGateway, type TestGateway, until } from '../support/gateway.ts'
-import { prepareLogouts, push, statusOf } from '../support/logout-stage.ts'
+import { prepareLogouts, push, statusOf } from '../support/logout-fixture.ts'
 import { startRedis, testRedis } from '../support/redis.ts'
 import { startReplica } from '../support/replicas.ts'
 import { startTestWorld } from '../support/world.ts'

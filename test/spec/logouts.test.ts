@@ -6,7 +6,7 @@ import { call } from '../support/client.ts'
 import { startEndlessUpstream } from '../support/endless-upstream.ts'
 import { parseEvents } from '../support/event-streams.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
-import { client, logoutEvent, prepareLogouts, push, seconds, statusOf } from '../support/logout-stage.ts'
+import { client, logoutEvent, prepareLogouts, push, seconds, statusOf } from '../support/logout-fixture.ts'
 import { readAnswer } from '../support/streams.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 

@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { checkIssuers } from '../../gateway/boot/check-issuers.ts'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
 import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
-import { declaredOf, startJoinedStage } from '../support/claims-gateway.ts'
+import { declaredOf, startJoinedFixture } from '../support/claims-gateway.ts'
 import { type Answer, type Call, call } from '../support/client.ts'
 import { runCommand } from '../support/command-line.ts'
 import { anyPort, until, writeConfiguration } from '../support/gateway.ts'
@@ -15,14 +15,14 @@ import { bearer, oauth, patience, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
 const { users, serviceAccounts, organizations } = world
-const stage = await startJoinedStage(t, world, {
+const fixture = await startJoinedFixture(t, world, {
   listeners: {
     public: anyPort,
     admin: anyPort,
     decision: { ...anyPort, authzen: { url: 'https://pdp.example' } },
   },
 })
-const { as, issuer } = stage
+const { as, issuer } = fixture
 const database = new pg.Client({ connectionString: world.databaseUrl })
 await database.connect()
 t.teardown(() => database.end())
@@ -31,7 +31,7 @@ const [umbrella, hooli] = [1_007, 1_008]
 const acme = organizations.acme.id
 const at = (organization: number): Record<string, string> => ({ 'x-organization-id': String(organization) })
 
-async function refused(t: Test, request: Call, status: number, code: string, on = stage): Promise<Answer> {
+async function refused(t: Test, request: Call, status: number, code: string, on = fixture): Promise<Answer> {
   const id = randomUUID()
   const answer = await on.call({ ...request, headers: { ...request.headers, 'x-request-id': id } })
   t.equal(answer.status, status, answer.text)
@@ -40,18 +40,18 @@ async function refused(t: Test, request: Call, status: number, code: string, on 
   return answer
 }
 
-async function allowed(t: Test, request: Call, on = stage): Promise<Answer> {
+async function allowed(t: Test, request: Call, on = fixture): Promise<Answer> {
   const answer = await on.call(request)
   t.equal(answer.status, 200, answer.text)
   return answer
 }
 
 const organizationOf = async (headers: Record<string, string>): Promise<unknown> =>
-  (await stage.identityOf(headers)).organization
+  (await fixture.identityOf(headers)).organization
 
 /** A user of the keyed issuer, after a first login; the memberships are those of the database. */
 async function enter(sub: string, ...roles: readonly (readonly [number | null, string])[]): Promise<number> {
-  const { user } = await stage.identityOf(await as({ sub }))
+  const { user } = await fixture.identityOf(await as({ sub }))
   for (const [organization, role] of roles)
     await database.query('insert into role_assignments (user_id, organization_id, role) values ($1, $2, $3)', [
       user.id,
@@ -65,7 +65,8 @@ const claiming = (sub: string, ...groups: readonly string[]): Promise<Record<str
 
 const untilMember = (headers: Record<string, string>, organization: number): Promise<void> =>
   until(
-    async () => (await stage.call({ path: '/public/x', headers: { ...headers, ...at(organization) } })).status === 200,
+    async () =>
+      (await fixture.call({ path: '/public/x', headers: { ...headers, ...at(organization) } })).status === 200,
     'a member',
   )
 
@@ -81,7 +82,7 @@ const tokensPath = (organization: number, user: number): string => `/organizatio
 const checks: Readonly<Record<string, Check>> = {
   'The first login creates the user': async (t) => {
     const headers = await claiming('new', '/umbrella/org-client')
-    const { sub, user, organization } = await stage.identityOf(headers)
+    const { sub, user, organization } = await fixture.identityOf(headers)
     t.match(organization, { id: umbrella, role: 'org-client' })
     t.equal(sub, String(user.id))
     const { rows } = await database.query('select user_id from user_identities where subject = $1', ['new'])
@@ -122,7 +123,7 @@ const checks: Readonly<Record<string, Check>> = {
     await enter('bypassing', [null, 'admin'])
     await until(async () => {
       const headers = { ...(await claiming('bypassing', '/hooli/org-client')), ...at(hooli) }
-      return (await stage.call({ path: '/admin/x', headers })).status === 200
+      return (await fixture.call({ path: '/admin/x', headers })).status === 200
     }, 'a bypass scope of the database holds in a declared organization')
   },
   'Then the stored current organization counts': async (t) => {
@@ -180,7 +181,12 @@ const checks: Readonly<Record<string, Check>> = {
     const ofTeam = { ...(await claiming('two-sources', '/hooli/org-owner')), 'content-type': 'application/json' }
     const { robot } = serviceAccounts
     await refused(t, { path: tokensPath(hooli, robot.id), method: 'POST', headers: ofTeam, body }, 404, 'not_available')
-    const stored = await stage.call({ path: tokensPath(acme, serviceAccounts.robot.id), method: 'POST', headers, body })
+    const stored = await fixture.call({
+      path: tokensPath(acme, serviceAccounts.robot.id),
+      method: 'POST',
+      headers,
+      body,
+    })
     t.equal(stored.status, 201, stored.text)
   },
   'AuthZEN answers about members of an organization': async (t) => {
@@ -191,7 +197,7 @@ const checks: Readonly<Record<string, Check>> = {
       [serviceAccounts.robotAdmin.id, hash],
     )
     const ask = (organization: number) =>
-      call(stage.gateway.decision, {
+      call(fixture.gateway.decision, {
         path: '/access/v1/evaluation',
         method: 'POST',
         headers: {
@@ -211,7 +217,7 @@ const checks: Readonly<Record<string, Check>> = {
   'Agents are read from the directory': async (t) => {
     const ask = async (agent: number, organization: number): Promise<number> => {
       const path = `/agent/${agent}/responses`
-      const open = await readAnswer(stage.gateway.public + path, { ...twoSources, ...at(organization) }, '{}')
+      const open = await readAnswer(fixture.gateway.public + path, { ...twoSources, ...at(organization) }, '{}')
       open.leave()
       return open.status
     }
@@ -221,7 +227,7 @@ const checks: Readonly<Record<string, Check>> = {
     t.equal(await ask(common, umbrella), 200)
   },
   'The identity header is signed and names caller, organization and abilities': async (t) => {
-    const claims = await stage.identityOf({
+    const claims = await fixture.identityOf({
       ...(await claiming('two-sources', '/umbrella/org-client')),
       ...at(umbrella),
     })
@@ -234,21 +240,21 @@ const checks: Readonly<Record<string, Check>> = {
     })
   },
   'A change of the policy ends what it no longer permits': async (t) => {
-    const ended = await readAnswer(`${stage.gateway.public}/model/ended`, { ...twoSources, ...at(umbrella) })
-    const kept = await readAnswer(`${stage.gateway.public}/model/kept`, { ...twoSources, ...at(hooli) })
+    const ended = await readAnswer(`${fixture.gateway.public}/model/ended`, { ...twoSources, ...at(umbrella) })
+    const kept = await readAnswer(`${fixture.gateway.public}/model/kept`, { ...twoSources, ...at(hooli) })
     await until(async () => kept.text() !== '' && ended.text() !== '', 'both streams')
-    stage.writeOrganizations(declaredOf(issuer.issuer).slice(1))
+    fixture.writeOrganizations(declaredOf(issuer.issuer).slice(1))
     t.match((await ended.whole()).toString(), /"x_service_error_code":"access_revoked"/)
     t.notOk(kept.hasEnded())
     kept.leave()
-    stage.writeOrganizations(declaredOf(issuer.issuer))
+    fixture.writeOrganizations(declaredOf(issuer.issuer))
     await untilMember(twoSources, umbrella)
   },
   'Without the database a request is 503': async (t) => {
     const url = new URL(world.databaseUrl)
     const proxy = await startTcpProxy(t, { port: Number(url.port) })
     url.port = String(proxy.port)
-    const cut = await startJoinedStage(t, world, {
+    const cut = await startJoinedFixture(t, world, {
       database: { url: url.href, ...patience },
     })
     const headers = await cut.as({ groups: ['/umbrella/org-owner'] })
@@ -315,10 +321,10 @@ t.test('an organization of the database with a declared id or slug counts as abs
   const { data } = (await allowed(t, { path: '/users/me', headers: member })).json()
   t.equal(data.currentOrganization.name, 'umbrella')
   const cluster = world.clusters.globex
-  t.equal((await stage.call({ path: `/clusters/${cluster}/proxy/x`, headers: member })).status, 404)
+  t.equal((await fixture.call({ path: `/clusters/${cluster}/proxy/x`, headers: member })).status, 404)
 
   await until(async () => {
-    const { checks, causes } = (await call(stage.gateway.admin, { path: '/readyz' })).json()
+    const { checks, causes } = (await call(fixture.gateway.admin, { path: '/readyz' })).json()
     return (
       checks.organizations === 'limited' &&
       /organization 70 \(hooli\), organization 1007 \(equal-id\)/.test(causes.organizations)
@@ -328,7 +334,7 @@ t.test('an organization of the database with a declared id or slug counts as abs
     world,
     settings: {
       directory: { kind: 'both' },
-      policies: { directory: stage.policies },
+      policies: { directory: fixture.policies },
       issuers: [
         {
           issuer: issuer.issuer,

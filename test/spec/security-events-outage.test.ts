@@ -1,16 +1,16 @@
 import t from 'tap'
 import { startTestGateway, type TestGateway, until } from '../support/gateway.ts'
-import { prepareLogouts, statusOf } from '../support/logout-stage.ts'
+import { prepareLogouts, statusOf } from '../support/logout-fixture.ts'
 import { startRedis, testRedis } from '../support/redis.ts'
 import { eventTypes, pushEvent, startTransmitter, withTransmitter } from '../support/transmitter.ts'
 import { startTestWorld } from '../support/world.ts'
 import { startBehindProxy, untilHears } from './cut-database.ts'
 
 const world = await startTestWorld(t)
-const stage = await prepareLogouts(t, world)
-const { issuer, database, addSubject } = stage
+const fixture = await prepareLogouts(t, world)
+const { issuer, database, addSubject } = fixture
 const transmitter = await startTransmitter(t)
-const settings = withTransmitter(stage, transmitter)
+const settings = withTransmitter(fixture, transmitter)
 
 const tell = (subject: string): Promise<string> =>
   transmitter.tell(eventTypes.accountDisabled, { format: 'iss_sub', iss: issuer.issuer, sub: subject })
@@ -54,7 +54,7 @@ t.test('an event is stored before its answer', async (t) => {
 t.test('without keys of its transmitter an event is 503, and good once they come', async (t) => {
   const own = await startTransmitter(t)
   own.fail(true)
-  const gateway = await startTestGateway(t, { world, settings: withTransmitter(stage, own) })
+  const gateway = await startTestGateway(t, { world, settings: withTransmitter(fixture, own) })
   const subject = await addSubject()
   const token = await own.tell(eventTypes.accountDisabled, { format: 'iss_sub', iss: issuer.issuer, sub: subject })
   const refused = await pushEvent(gateway, token)

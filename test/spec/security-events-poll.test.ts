@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import { call } from '../support/client.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
-import { prepareLogouts, seconds, statusOf } from '../support/logout-stage.ts'
+import { prepareLogouts, seconds, statusOf } from '../support/logout-fixture.ts'
 import { startReplica } from '../support/replicas.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 import { eventAudience, eventTypes, startTransmitter, withTransmitter } from '../support/transmitter.ts'
@@ -11,8 +11,8 @@ import { patience, startTestWorld } from '../support/world.ts'
 import { type EventStream, polled, pollSecret, startEventStream } from './event-stream.ts'
 
 const world = await startTestWorld(t)
-const stage = await prepareLogouts(t, world)
-const { issuer, database, addSubject } = stage
+const fixture = await prepareLogouts(t, world)
+const { issuer, database, addSubject } = fixture
 const transmitter = await startTransmitter(t)
 
 const user = (sub: string) => ({ format: 'iss_sub', iss: issuer.issuer, sub })
@@ -21,7 +21,8 @@ const user = (sub: string) => ({ format: 'iss_sub', iss: issuer.issuer, sub })
 const tell = (jti: string, subject: string, claims: object = {}): Promise<string> =>
   transmitter.tell(eventTypes.accountDisabled, user(subject), {}, { jti, ...claims })
 
-const settingsOf = (stream: EventStream, more: object = {}) => withTransmitter(stage, transmitter, polled(stream, more))
+const settingsOf = (stream: EventStream, more: object = {}) =>
+  withTransmitter(fixture, transmitter, polled(stream, more))
 
 const start = (owner: Test, stream: EventStream, more: object = {}, settings: object = {}) =>
   startTestGateway(owner, { world, settings: { ...settingsOf(stream, more), ...settings } })
@@ -150,7 +151,7 @@ t.test('without keys of its transmitter an event waits for them', async (t) => {
   own.fail(true)
   const subject = await addSubject()
   stream.offer({ keyless: await own.tell(eventTypes.accountDisabled, user(subject), {}, { jti: 'keyless' }) })
-  await startTestGateway(t, { world, settings: withTransmitter(stage, own, polled(stream)) })
+  await startTestGateway(t, { world, settings: withTransmitter(fixture, own, polled(stream)) })
   await until(() => stream.asked.length > 1, 'a second poll')
   t.same([stream.acked, stream.errors], [[], new Map()])
   own.fail(false)
@@ -274,7 +275,7 @@ t.test('a configuration that could not poll, or would poll in clear text, is ref
   const stream = await startEventStream(t)
   const refuse = (more: object, message: RegExp) =>
     t.rejects(
-      startTestGateway(t, { world, settings: withTransmitter(stage, transmitter, { ...polled(stream), ...more }) }),
+      startTestGateway(t, { world, settings: withTransmitter(fixture, transmitter, { ...polled(stream), ...more }) }),
       { message },
     )
   const poll = { endpoint: stream.endpoint, bearer: pollSecret }

@@ -4,16 +4,16 @@ import { call } from '../support/client.ts'
 import { startEndlessUpstream } from '../support/endless-upstream.ts'
 import { parseEvents } from '../support/event-streams.ts'
 import { startTestGateway, until } from '../support/gateway.ts'
-import { client, prepareLogouts, seconds, statusOf } from '../support/logout-stage.ts'
+import { client, prepareLogouts, seconds, statusOf } from '../support/logout-fixture.ts'
 import { readAnswer } from '../support/streams.ts'
 import { eventTypes, pushEvent, pushSecret, startTransmitter, withTransmitter } from '../support/transmitter.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
-const stage = await prepareLogouts(t, world)
-const { issuer, database, addSubject } = stage
+const fixture = await prepareLogouts(t, world)
+const { issuer, database, addSubject } = fixture
 const transmitter = await startTransmitter(t)
-const settings = withTransmitter(stage, transmitter, { ignoreMembers: ['tenant'] })
+const settings = withTransmitter(fixture, transmitter, { ignoreMembers: ['tenant'] })
 const upstream = await startEndlessUpstream(t)
 const upstreams = { agents: { url: upstream.url }, platform: { url: upstream.url } }
 const start = (owner: Test, more: object = {}) =>

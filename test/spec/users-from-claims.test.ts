@@ -7,7 +7,7 @@ import { withDirectory } from '../../gateway/cli/directory.ts'
 import { runMigrate } from '../../gateway/cli/migrate.ts'
 import { makeAuditFolder, readAudit } from '../support/audit.ts'
 import { guessToken } from '../support/cause-people.ts'
-import { claimsSettings, organizationsOf, startClaimsStage } from '../support/claims-gateway.ts'
+import { claimsSettings, organizationsOf, startClaimsFixture } from '../support/claims-gateway.ts'
 import { type Answer, type Call, call } from '../support/client.ts'
 import { runCommand } from '../support/command-line.ts'
 import { until, writeConfiguration } from '../support/gateway.ts'
@@ -15,9 +15,9 @@ import { readAnswer } from '../support/streams.ts'
 import { bearer } from '../support/world.ts'
 
 const scopes = { read: ['datasets:read'], all: ['*'] }
-const stage = await startClaimsStage(t, { settings: { timeouts: { keepAliveMs: 50 } } })
-const scoped = await startClaimsStage(t, { issuerSettings: { scopes } })
-const { as, issuer } = stage
+const fixture = await startClaimsFixture(t, { settings: { timeouts: { keepAliveMs: 50 } } })
+const scoped = await startClaimsFixture(t, { issuerSettings: { scopes } })
+const { as, issuer } = fixture
 
 const [acme, globex] = [7, 8]
 const member = await as({ groups: ['/acme/org-member'] })
@@ -29,7 +29,7 @@ const platformAdmin = await as({ groups: ['/acme/org-client'], roles: ['platform
 const at = (organization: number | string): Record<string, string> => ({ 'x-organization-id': String(organization) })
 
 /** Refused with this status and code, before an upstream was asked. */
-async function refused(t: Test, request: Call, status: number, code: string, on = stage): Promise<Answer> {
+async function refused(t: Test, request: Call, status: number, code: string, on = fixture): Promise<Answer> {
   const id = randomUUID()
   const answer = await on.call({ ...request, headers: { ...request.headers, 'x-request-id': id } })
   t.equal(answer.status, status, answer.text)
@@ -38,14 +38,14 @@ async function refused(t: Test, request: Call, status: number, code: string, on 
   return answer
 }
 
-async function allowed(t: Test, request: Call, on = stage): Promise<Answer> {
+async function allowed(t: Test, request: Call, on = fixture): Promise<Answer> {
   const answer = await on.call(request)
   t.equal(answer.status, 200, answer.text)
   return answer
 }
 
 const pinned = async (headers: Record<string, string>): Promise<number | null> =>
-  (await stage.identityOf(headers)).organization?.id ?? null
+  (await fixture.identityOf(headers)).organization?.id ?? null
 
 const notAvailable = (t: Test, path: string, method = 'GET', headers = admin): Promise<Answer> =>
   refused(t, { path, method, headers }, 404, 'not_available')
@@ -61,7 +61,7 @@ const checks: Readonly<Record<string, Check>> = {
     await refused(t, { path: '/datasets', headers: forged }, 401, 'unauthenticated')
   },
   'The first login creates the user': async (t) => {
-    const { sub, user } = await stage.identityOf(await as({ sub: 'new' }))
+    const { sub, user } = await fixture.identityOf(await as({ sub: 'new' }))
     t.equal(sub, `${issuer.issuer}|new`)
     t.notOk('id' in user)
   },
@@ -138,13 +138,13 @@ const checks: Readonly<Record<string, Check>> = {
     await notAvailable(t, `${path}/1`, 'DELETE')
   },
   'Agents are read from the directory': async (t) => {
-    const answer = await stage.call({ path: '/agent/1/responses', method: 'POST', headers: member })
+    const answer = await fixture.call({ path: '/agent/1/responses', method: 'POST', headers: member })
     t.match(answer.json(), { error: { code: 'not_available' } })
     t.equal(answer.status, 404)
   },
   'Clusters are reached by the cluster proxy': (t) => notAvailable(t, '/clusters/1/proxy/x'),
   'The identity header is signed and names caller, organization and abilities': async (t) => {
-    const claims = await stage.identityOf(await as({ sub: 's', email: 'a@b.example', groups: ['/acme/org-client'] }))
+    const claims = await fixture.identityOf(await as({ sub: 's', email: 'a@b.example', groups: ['/acme/org-client'] }))
     t.match(claims, {
       sub: `${issuer.issuer}|s`,
       user: { type: 'human', email: 'a@b.example', emailVerified: false },
@@ -157,49 +157,49 @@ const checks: Readonly<Record<string, Check>> = {
   },
   'A user is `human` or `client-managed`': async (t) => {
     const typeOf = async (claims: object): Promise<string> =>
-      (await stage.identityOf(await as({ ...claims }))).user.type
+      (await fixture.identityOf(await as({ ...claims }))).user.type
     t.equal(await typeOf({}), 'human')
     t.equal(await typeOf({ azp: 'importer' }), 'client-managed')
     t.equal(await typeOf({ azp: 'Importer', user_type: 'client-managed', groups: ['/acme/client-managed'] }), 'human')
   },
   'Each surface has its shape of errors': async (t) => {
-    const ask = async (path: string, method = 'GET') => (await stage.call({ path, method, headers: nobody })).json()
+    const ask = async (path: string, method = 'GET') => (await fixture.call({ path, method, headers: nobody })).json()
     t.match(await ask('/datasets'), { success: false, error: { status: 403 } })
     t.match(await ask('/data/x'), { detail: String })
     t.match(await ask('/model/x', 'POST'), { error: { type: 'invalid_request_error' } })
     t.match(await ask('/graphql', 'POST'), { data: null, errors: [{ extensions: { code: 'FORBIDDEN' } }] })
   },
   'A 429 of an upstream passes with `Retry-After`': async (t) => {
-    const { status, headers } = await stage.call({ path: '/public/limited', headers: member })
+    const { status, headers } = await fixture.call({ path: '/public/limited', headers: member })
     t.equal(status, 429)
     t.equal(headers['retry-after'], '7')
   },
   'A stream that fails before its first event is an HTTP error': async (t) => {
-    const answer = await stage.call({ path: '/model/leaves', headers: member })
+    const answer = await fixture.call({ path: '/model/leaves', headers: member })
     t.equal(answer.status, 503)
     t.match(answer.json(), { error: { message: String, type: 'server_error', code: 'upstream_unavailable' } })
   },
   'A quiet stream carries `:keep-alive` lines': async (t) => {
-    const open = await readAnswer(`${stage.gateway.public}/model/quiet`, member)
+    const open = await readAnswer(`${fixture.gateway.public}/model/quiet`, member)
     await until(async () => open.text().includes(':keep-alive\n\n:keep-alive\n\n'), 'two of them')
     t.notOk(open.hasEnded())
     open.leave()
   },
   'A stream that fails ends by `response.failed`': async (t) => {
-    const { whole } = await readAnswer(`${stage.gateway.public}/model/breaks`, member)
+    const { whole } = await readAnswer(`${fixture.gateway.public}/model/breaks`, member)
     t.match((await whole()).toString(), /event: response.failed\ndata: .*"worker_disconnected"/)
   },
   'A change of the policy ends what it no longer permits': async (t) => {
-    const kept = await readAnswer(`${stage.gateway.public}/model/kept`, { ...both, ...at(globex) })
-    const ended = await readAnswer(`${stage.gateway.public}/model/ended`, { ...both, ...at(acme) })
+    const kept = await readAnswer(`${fixture.gateway.public}/model/kept`, { ...both, ...at(globex) })
+    const ended = await readAnswer(`${fixture.gateway.public}/model/ended`, { ...both, ...at(acme) })
     await until(async () => kept.text() !== '' && ended.text() !== '', 'both streams')
-    stage.writeOrganizations(organizationsOf(issuer.issuer).slice(1))
+    fixture.writeOrganizations(organizationsOf(issuer.issuer).slice(1))
     t.match((await ended.whole()).toString(), /"x_service_error_code":"access_revoked"/)
     await refused(t, { path: '/datasets', headers: member }, 403, 'role_insufficient')
     t.notOk(kept.hasEnded())
     kept.leave()
-    stage.writeOrganizations(organizationsOf(issuer.issuer))
-    await until(async () => (await stage.call({ path: '/datasets', headers: member })).status === 200, 'acme again')
+    fixture.writeOrganizations(organizationsOf(issuer.issuer))
+    await until(async () => (await fixture.call({ path: '/datasets', headers: member })).status === 200, 'acme again')
   },
 }
 
@@ -217,7 +217,7 @@ t.test('each rule of the guide holds, or does what the guide says, without a dat
 t.test('a client named like a user is not that user', async (t) => {
   const groups = ['/acme/org-client']
   const subjectOf = async (claims: Readonly<Record<string, unknown>>): Promise<string> =>
-    (await stage.identityOf(await as({ sub: 'ada', groups, ...claims }))).sub
+    (await fixture.identityOf(await as({ sub: 'ada', groups, ...claims }))).sub
   t.equal(await subjectOf({ azp: 'portal' }), `${issuer.issuer}|ada`)
   for (const name of ['azp', 'client_id', 'cid', 'appid'])
     t.equal(await subjectOf({ [name]: 'ada' }), `${issuer.issuer}#client|ada`, name)
@@ -225,30 +225,30 @@ t.test('a client named like a user is not that user', async (t) => {
 
 t.test('an organization belongs to one issuer and value', async (t) => {
   const foreign = await as({ groups: ['/initech/org-owner', '/8/org-owner', '/Acme/org-owner', '/acme /org-owner'] })
-  t.equal((await stage.identityOf(foreign)).organization, null)
-  stage.writeOrganizations([
+  t.equal((await fixture.identityOf(foreign)).organization, null)
+  fixture.writeOrganizations([
     ...organizationsOf(issuer.issuer),
     { id: 9, slug: 'initech', claims: [{ issuer: 'https://another.example', value: 'initech' }] },
     { id: 10, slug: 'hooli', claims: [{ issuer: issuer.issuer, value: '8' }] },
   ])
   await until(
-    async () => (await stage.identityOf(foreign)).organization?.id === 10,
+    async () => (await fixture.identityOf(foreign)).organization?.id === 10,
     'the value, not the id or the slug',
   )
   await refused(t, { path: '/public/x', headers: { ...foreign, ...at(9) } }, 401, 'not_a_member')
-  stage.writeOrganizations(organizationsOf(issuer.issuer))
+  fixture.writeOrganizations(organizationsOf(issuer.issuer))
 })
 
 t.test('a captured role that no policy declares gives no membership', async (t) => {
   for (const role of ['admin', 'owner', 'ORG-OWNER', 'client-managed', 'api-secret', '__proto__', 'constructor']) {
     const headers = await as({ groups: [`/acme/${role}`] })
-    t.equal((await stage.identityOf(headers)).organization, null, role)
+    t.equal((await fixture.identityOf(headers)).organization, null, role)
     await refused(t, { path: '/public/x', headers: { ...headers, ...at(acme) } }, 401, 'not_a_member')
   }
 })
 
 t.test('the highest of several roles in one organization counts', async (t) => {
-  const { organization, roles } = await stage.identityOf(
+  const { organization, roles } = await fixture.identityOf(
     await as({ groups: ['/acme/org-client', '/acme/org-owner', '/acme/org-member'] }),
   )
   t.equal(organization.role, 'org-owner')
@@ -258,29 +258,29 @@ t.test('the highest of several roles in one organization counts', async (t) => {
 t.test('two JWTs of one subject keep their own rights', async (t) => {
   const strong = await as({ sub: 'two', groups: ['/acme/org-owner'] })
   const weak = await as({ sub: 'two', groups: ['/globex/org-member'] })
-  const open = await readAnswer(`${stage.gateway.public}/model/strong`, strong)
-  const other = await readAnswer(`${stage.gateway.public}/model/weak`, weak)
+  const open = await readAnswer(`${fixture.gateway.public}/model/strong`, strong)
+  const other = await readAnswer(`${fixture.gateway.public}/model/weak`, weak)
   await until(async () => open.text() !== '' && other.text() !== '', 'both streams')
   // Both are judged again, in one batch.
-  stage.writeOrganizations(organizationsOf(issuer.issuer).slice(1))
+  fixture.writeOrganizations(organizationsOf(issuer.issuer).slice(1))
   t.match((await open.whole()).toString(), /access_revoked/)
   t.notOk(other.hasEnded())
   other.leave()
-  stage.writeOrganizations(organizationsOf(issuer.issuer))
-  await until(async () => (await stage.call({ path: '/admin/x', headers: strong })).status === 200, 'acme again')
+  fixture.writeOrganizations(organizationsOf(issuer.issuer))
+  await until(async () => (await fixture.call({ path: '/admin/x', headers: strong })).status === 200, 'acme again')
   await refused(t, { path: '/admin/x', headers: weak }, 403, 'role_insufficient')
 })
 
 t.test('readiness, metrics and console do not wait for a database', async (t) => {
-  const ready = await call(stage.gateway.admin, { path: '/readyz' })
+  const ready = await call(fixture.gateway.admin, { path: '/readyz' })
   t.equal(ready.status, 200, ready.text)
   t.notMatch(ready.text, /database|schema|writes/)
-  t.equal((await call(stage.gateway.admin, { path: '/' })).status, 200)
-  t.equal((await call(stage.gateway.admin, { path: '/metrics' })).status, 200)
+  t.equal((await call(fixture.gateway.admin, { path: '/' })).status, 200)
+  t.equal((await call(fixture.gateway.admin, { path: '/metrics' })).status, 200)
 })
 
 t.test('a budget of requests belongs to a user of claims alone', async (t) => {
-  const limited = await startClaimsStage(t, { rateLimits: { own: { requests: 1, seconds: 3_600, by: 'principal' } } })
+  const limited = await startClaimsFixture(t, { rateLimits: { own: { requests: 1, seconds: 3_600, by: 'principal' } } })
   const ask = async (sub: string) =>
     (await limited.call({ path: '/limited', headers: await limited.as({ sub }) })).status
   t.strictSame([await ask('one'), await ask('one'), await ask('two')], [200, 429, 200])
@@ -288,7 +288,7 @@ t.test('a budget of requests belongs to a user of claims alone', async (t) => {
 
 t.test('log and audit name a user of claims by issuer and subject', async (t) => {
   const file = join(makeAuditFolder(t), 'audit.jsonl')
-  const audited = await startClaimsStage(t, { settings: { audit: { sink: file } } })
+  const audited = await startClaimsFixture(t, { settings: { audit: { sink: file } } })
   await audited.identityOf(await audited.as({ sub: 'audited' }))
   await until(async () => readAudit(file).length > 0, 'the line')
   t.match(readAudit(file)[0], { subject: { id: `${audited.issuer.issuer}|audited`, kind: 'human' } })

@@ -65,7 +65,7 @@ export function writePolicies(
   return { directory, write }
 }
 
-export type ClaimsStage = Readonly<{
+export type ClaimsFixture = Readonly<{
   gateway: TestGateway
   issuer: KeyedIssuer
   call: (call: Call) => Promise<Answer>
@@ -103,10 +103,10 @@ export const claimsSettings = (issuer: string, own: object = { directoryRules: g
 })
 
 /** A gateway whose users come from claims; its organizations are `acme`, then `globex`. */
-export async function startClaimsStage(
+export async function startClaimsFixture(
   t: Test,
-  { rules = groupRules, issuerSettings = {}, settings = {}, rateLimits = {}, ...options }: ClaimsStageOptions = {},
-): Promise<ClaimsStage> {
+  { rules = groupRules, issuerSettings = {}, settings = {}, rateLimits = {}, ...options }: ClaimsFixtureOptions = {},
+): Promise<ClaimsFixture> {
   const issuer = await startKeyedIssuer(t)
   const upstream = await startHttpUpstream(t, answerByPath)
   const policies = writePolicies(t, (options.organizations ?? organizationsOf)(issuer.issuer), rateLimits)
@@ -140,7 +140,7 @@ export async function startClaimsStage(
   }
 }
 
-export type ClaimsStageOptions = Readonly<{
+export type ClaimsFixtureOptions = Readonly<{
   rules?: readonly object[]
   issuerSettings?: Readonly<Record<string, unknown>>
   settings?: Readonly<Record<string, unknown>>
@@ -161,13 +161,13 @@ export const declaredOf = (issuer: string): readonly Organization[] => [
   { id: 1_008, slug: 'hooli', claims: [{ issuer, value: 'hooli' }] },
 ]
 
-/** Starts a claims stage beside the database of a world, whose users come by an issuer without rules. */
-export const startJoinedStage = (
+/** Starts a claims fixture beside the database of a world, whose users come by an issuer without rules. */
+export const startJoinedFixture = (
   t: Test,
   { databaseUrl, oidc, patience }: Pick<TestWorld, 'databaseUrl' | 'oidc' | 'patience'>,
-  settings: ClaimsStageOptions['settings'] = {},
-): Promise<ClaimsStage> =>
-  startClaimsStage(t, {
+  settings: ClaimsFixtureOptions['settings'] = {},
+): Promise<ClaimsFixture> =>
+  startClaimsFixture(t, {
     rules: [{ claim: '/groups', matches: '/{organization}/{role}' }],
     organizations: declaredOf,
     otherIssuers: [{ issuer: oidc.issuer, audience: 'sallyport-demo' }],

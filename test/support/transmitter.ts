@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import type { Test } from 'tap'
 import { type Answer, call } from './client.ts'
-import type { LogoutPreparation } from './logout-stage.ts'
+import type { LogoutFixture } from './logout-fixture.ts'
 
 const seconds = (): number => Math.floor(Date.now() / 1_000)
 
@@ -78,7 +78,7 @@ type PushOptions = Readonly<{ name?: string; secret?: string; headers?: Readonly
 
 /** The settings of a gateway that also takes events of the transmitter about the subjects of the issuer. */
 export const withTransmitter = (
-  { issuer, settings }: Pick<LogoutPreparation, 'issuer' | 'settings'>,
+  { issuer, settings }: Pick<LogoutFixture, 'issuer' | 'settings'>,
   transmitter: TestTransmitter,
   more: object = {},
 ) => ({

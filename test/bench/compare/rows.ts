@@ -17,7 +17,7 @@ export type Row = Readonly<{
 }>
 
 /** The parts of the world that rows use. */
-export type Stage = Readonly<{
+export type CompareFixture = Readonly<{
   world: World['description']
   /** Many more tokens of each kind than the small cache has room for. */
   jwts: readonly Headers[]
@@ -61,7 +61,7 @@ const browser: Headers = {
 }
 
 /** All rows in the order of the table. */
-export function listRows({ world, jwts, apiTokens, cluster }: Stage): readonly Row[] {
+export function listRows({ world, jwts, apiTokens, cluster }: CompareFixture): readonly Row[] {
   const { users, serviceAccounts } = world
   const jwt = oauth(users.member)
   const one = [jwt]

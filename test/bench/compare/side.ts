@@ -11,7 +11,7 @@ import { measuredCore } from '../peers/peer.ts'
 import type { Checkout } from './checkout.ts'
 import { type SetUp, writeMinimal } from './configure.ts'
 import type { Course } from './pair.ts'
-import { listRows, type Row, type Stage, setUps, streamsRow } from './rows.ts'
+import { type CompareFixture, listRows, type Row, setUps, streamsRow } from './rows.ts'
 
 export type SideOptions = Readonly<{
   backendPort: number
@@ -28,16 +28,16 @@ export type SideOptions = Readonly<{
 export async function startSide(
   owner: Owner,
   checkout: Checkout,
-  stage: Stage,
+  fixture: CompareFixture,
   options: SideOptions,
 ): Promise<readonly Course[]> {
-  const rows = listRows(stage).filter(({ name }) => options.isWanted(name))
+  const rows = listRows(fixture).filter(({ name }) => options.isWanted(name))
   const isStreaming = options.isWanted(streamsRow)
   const agents = await startCrowdUpstream(owner)
   const wanted = new Set<Row['of']>([...rows.map(({ of }) => of), ...(isStreaming ? (['usual'] as const) : [])])
   const gateways = new Map<Row['of'], Replica>()
   for (const name of wanted)
-    gateways.set(name, await startGateway(owner, checkout, stage, setUps[name], options.backendPort, agents.url))
+    gateways.set(name, await startGateway(owner, checkout, fixture, setUps[name], options.backendPort, agents.url))
   const warm = new Set<Replica>()
   /** The first load on a gateway lasts long. Before later ones V8 has only the code of their own row left to compile. */
   const chooseWarmUp = (gateway: Replica): number => {
@@ -77,8 +77,8 @@ export async function startSide(
   const spray = async (seconds: number): Promise<number> => {
     const clients = await openCrowd(owner, {
       origin: gateway.public,
-      path: `/agent/${stage.world.agents.acme}/responses`,
-      headers: bearer(stage.world.serviceAccounts.robot.apiKey),
+      path: `/agent/${fixture.world.agents.acme}/responses`,
+      headers: bearer(fixture.world.serviceAccounts.robot.apiKey),
       count: options.streams,
       hear: stopwatch.hear,
     })
@@ -100,12 +100,12 @@ const eventsPerSecond = 5_000
 async function startGateway(
   owner: Owner,
   checkout: Checkout,
-  stage: Stage,
+  fixture: CompareFixture,
   setUp: SetUp,
   backendPort: number,
   agents: string,
 ): Promise<Replica> {
-  const file = writeMinimal(owner, checkout, stage.world, setUp, {
+  const file = writeMinimal(owner, checkout, fixture.world, setUp, {
     platform: `http://127.0.0.1:${backendPort}`,
     agents,
   })

@@ -10,7 +10,7 @@ import type { Owner } from '../../support/owner.ts'
 import { readCpuMicros } from '../peers/cpu-time.ts'
 import { drive } from '../peers/load.ts'
 import { findPercentile } from '../statistics.ts'
-import { guardedPath, type ObjectsStage, plainPath } from './stage.ts'
+import { guardedPath, type ObjectsFixture, plainPath } from './fixture.ts'
 
 const rounds = 50
 const checksOfRound = 20_000
@@ -56,8 +56,8 @@ type Load = Readonly<{ rounds: number; seconds: number; signal: AbortSignal }>
 const connections = 64
 
 /** Processor time of a request with a resource and of one without, in as many turns each, in one gateway. */
-export async function measureRatio(owner: Owner, stage: ObjectsStage, { rounds, seconds, signal }: Load) {
-  const { gateway, headers, ownId } = stage
+export async function measureRatio(owner: Owner, fixture: ObjectsFixture, { rounds, seconds, signal }: Load) {
+  const { gateway, headers, ownId } = fixture
   const measure = async (path: string, forSeconds: number): Promise<number> => {
     signal.throwIfAborted()
     const before = readCpuMicros([gateway.pid])

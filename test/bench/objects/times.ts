@@ -1,6 +1,6 @@
 import { Pool } from 'undici'
 import { findPercentile, welch } from '../statistics.ts'
-import { guardedPath, type ObjectsStage, warmUpPairs } from './stage.ts'
+import { guardedPath, type ObjectsFixture, warmUpPairs } from './fixture.ts'
 
 export type Pairs = Readonly<{
   name: string
@@ -15,8 +15,8 @@ export type Pairs = Readonly<{
 type Terms = Readonly<{ name: string; isRepeated: boolean; signal: AbortSignal }>
 
 /** Each value is one request on one connection; of each pair a coin decides which goes first. */
-export async function measurePairs(stage: ObjectsStage, { name, isRepeated, signal }: Terms): Promise<Pairs> {
-  const { gateway, headers, foreignIds, absentIds } = stage
+export async function measurePairs(fixture: ObjectsFixture, { name, isRepeated, signal }: Terms): Promise<Pairs> {
+  const { gateway, headers, foreignIds, absentIds } = fixture
   const pool = new Pool(gateway.public, { connections: 1 })
   const time = async (id: number): Promise<number> => {
     const beganMs = performance.now()

@@ -22,7 +22,7 @@ export type Upgrade = Readonly<{
 }>
 
 /** A database with its schema, an issuer, an upstream, and the Secrets by their names. */
-export type Stage = Readonly<{
+export type UpgradeFixture = Readonly<{
   values: Manifest
   secrets: Readonly<Record<string, Record<string, string>>>
   upgrades: readonly Upgrade[]
@@ -32,7 +32,7 @@ export type Stage = Readonly<{
 
 const audience = 'my-api'
 
-export async function startStage(owner: Owner): Promise<Stage> {
+export async function startUpgradeFixture(owner: Owner): Promise<UpgradeFixture> {
   const [postgres, empty, issuer, upstream, deadPort] = await Promise.all([
     startTestPostgres(),
     startTestPostgres(),

@@ -4,7 +4,7 @@ import { namespaceLack, type OtherMachine, startOtherMachine } from '../../spec/
 import { until } from '../../support/gateway.ts'
 import { startTcpProxy } from '../../support/tcp-proxy.ts'
 import type { Drill, Finding } from '../drill.ts'
-import { resumeAnswers, type Stage } from '../stage.ts'
+import { type DrillFixture, resumeAnswers } from '../fixture.ts'
 
 /**
  * `vanished` are on a machine whose packets are lost from then on. The sockets of `stopped` stay, and their programs read
@@ -66,32 +66,32 @@ function flood(response: ServerResponse): void {
   fill()
 }
 
-const streamsOf = ({ notes }: Stage): Streams => notes.get('streams') as Streams
+const streamsOf = ({ notes }: DrillFixture): Streams => notes.get('streams') as Streams
 
-const clientsOf = ({ notes }: Stage): readonly Socket[] => notes.get('clients') as readonly Socket[]
+const clientsOf = ({ notes }: DrillFixture): readonly Socket[] => notes.get('clients') as readonly Socket[]
 
 const head = (kind: Kind): string => `GET /status HTTP/1.1\r\nHost: a\r\nX-Drill-Stream: ${kind}\r\n\r\n`
 
 /** Opens streams from this machine; their bytes are counted by `bytesRead`. */
-function openClients(stage: Stage, kind: Kind, port: number, host: string): readonly Socket[] {
+function openClients(fixture: DrillFixture, kind: Kind, port: number, host: string): readonly Socket[] {
   return Array.from({ length: counts[kind] }, () => {
     const socket = connect({ port, host })
-    stage.owner.teardown(() => socket.destroy())
+    fixture.owner.teardown(() => socket.destroy())
     socket.on('error', () => undefined)
     socket.write(head(kind))
     return socket.resume()
   })
 }
 
-async function openAll(stage: Stage): Promise<() => void> {
-  const { hostname, port } = new URL(stage.gateway().public)
-  const machine = stage.notes.get('machine') as OtherMachine
-  const wire = await startTcpProxy(stage.owner, { host: hostname, port: Number(port) })
-  openClients(stage, 'stopped', wire.port, '127.0.0.1')
-  stage.notes.set('clients', openClients(stage, 'healthy', Number(port), hostname))
+async function openAll(fixture: DrillFixture): Promise<() => void> {
+  const { hostname, port } = new URL(fixture.gateway().public)
+  const machine = fixture.notes.get('machine') as OtherMachine
+  const wire = await startTcpProxy(fixture.owner, { host: hostname, port: Number(port) })
+  openClients(fixture, 'stopped', wire.port, '127.0.0.1')
+  fixture.notes.set('clients', openClients(fixture, 'healthy', Number(port), hostname))
   machine.run(`for (let count = 0; count < ${counts.vanished}; count++)
     require('node:net').connect(${port}, '${hostname}', function () { this.write(${JSON.stringify(head('vanished'))}) }).resume()`)
-  const { open } = streamsOf(stage)
+  const { open } = streamsOf(fixture)
   await until(() => kinds.every((kind) => open[kind].size === counts[kind]), 'the streams', 20_000)
   return () => {
     machine.vanish()
@@ -103,8 +103,8 @@ export const drill: Drill = {
   about: 'clients of streams are gone without a word: packets of 30 are lost, and 5 read nothing more',
   cells: [],
   findLack: () => namespaceLack,
-  prepare: (stage) => {
-    const { owner, upstream, notes } = stage
+  prepare: (fixture) => {
+    const { owner, upstream, notes } = fixture
     const machine = startOtherMachine(owner)
     const streams = createStreams()
     notes.set('machine', machine)
@@ -121,26 +121,26 @@ export const drill: Drill = {
     const listeners = { public: reached, decision: local, admin: local }
     return { settings: { listeners, timeouts: { clientIdleMs } } }
   },
-  begin: async (stage) => {
-    const cutOff = await openAll(stage)
+  begin: async (fixture) => {
+    const cutOff = await openAll(fixture)
     cutOff()
-    stage.notes.set('goneMs', performance.now())
-    for (const response of streamsOf(stage).open.stopped) flood(response)
+    fixture.notes.set('goneMs', performance.now())
+    for (const response of streamsOf(fixture).open.stopped) flood(response)
   },
-  end: (stage) => {
-    for (const client of clientsOf(stage)) client.destroy()
-    resumeAnswers(stage)
+  end: (fixture) => {
+    for (const client of clientsOf(fixture)) client.destroy()
+    resumeAnswers(fixture)
   },
-  lookDuring: async (stage) => {
-    const { open, endedMs } = streamsOf(stage)
-    const goneMs = Number(stage.notes.get('goneMs'))
+  lookDuring: async (fixture) => {
+    const { open, endedMs } = streamsOf(fixture)
+    const goneMs = Number(fixture.notes.get('goneMs'))
     const gone = (['vanished', 'stopped'] as const).map((kind): Finding => {
       const tookMs = (endedMs.get(kind) ?? Number.POSITIVE_INFINITY) - goneMs
       const seen = open[kind].size > 0 ? `${open[kind].size} are not` : `${tookMs.toFixed(0)} ms`
       const isMet = open[kind].size === 0 && tookMs <= boundMs
       return { check: `${kind} clients are cut after`, seen, limit: `<= ${boundMs} ms`, isMet }
     })
-    const clients = clientsOf(stage)
+    const clients = clientsOf(fixture)
     const before = clients.map(({ bytesRead }) => bytesRead)
     await until(
       () => clients.every(({ bytesRead }, index) => bytesRead > (before[index] ?? 0)),

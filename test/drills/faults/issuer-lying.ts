@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Drill } from '../drill.ts'
-import { readKeysUrl } from '../stage.ts'
+import { readKeysUrl } from '../fixture.ts'
 
 /** Answers with 200 but without a key set. An empty set would be one: it withdraws every key. */
 const lies: readonly string[] = ['<html>Sign in</html>', '{"keys":{}}', 'null', '{"keys":[', '']

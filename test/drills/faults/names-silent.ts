@@ -1,12 +1,12 @@
 import { type NameServer, nameServerLack } from '../../support/name-server.ts'
 import type { Drill, Finding } from '../drill.ts'
+import type { DrillFixture } from '../fixture.ts'
 import { leadByNames } from '../lead-by-names.ts'
-import type { Stage } from '../stage.ts'
 
-const serverOf = ({ notes }: Stage): NameServer => notes.get('names') as NameServer
+const serverOf = ({ notes }: DrillFixture): NameServer => notes.get('names') as NameServer
 
 const look = async (
-  { metric }: Stage,
+  { metric }: DrillFixture,
   isWanted: (seconds: number) => boolean,
   limit: string,
 ): Promise<readonly Finding[]> => {
@@ -27,8 +27,8 @@ export const drill: Drill = {
   alerts: ['SallyportDnsStale'],
   findLack: () => nameServerLack,
   prepare: leadByNames,
-  begin: (stage) => serverOf(stage).silence(true),
-  end: (stage) => serverOf(stage).silence(false),
-  lookDuring: (stage) => look(stage, (seconds) => seconds > 0, '> 0 s'),
-  lookAfter: (stage) => look(stage, (seconds) => seconds === 0, '0 s'),
+  begin: (fixture) => serverOf(fixture).silence(true),
+  end: (fixture) => serverOf(fixture).silence(false),
+  lookDuring: (fixture) => look(fixture, (seconds) => seconds > 0, '> 0 s'),
+  lookAfter: (fixture) => look(fixture, (seconds) => seconds === 0, '0 s'),
 }

@@ -1,9 +1,9 @@
 import { type NameServer, nameServerLack } from '../../support/name-server.ts'
 import type { Drill } from '../drill.ts'
+import type { DrillFixture } from '../fixture.ts'
 import { leadByNames } from '../lead-by-names.ts'
-import type { Stage } from '../stage.ts'
 
-const serverOf = ({ notes }: Stage): NameServer => notes.get('names') as NameServer
+const serverOf = ({ notes }: DrillFixture): NameServer => notes.get('names') as NameServer
 
 /** Less than a second, after which the system's resolver would ask again. */
 const delayMs = 800
@@ -13,13 +13,13 @@ export const drill: Drill = {
   cells: [['DNS', 'slow']],
   findLack: () => nameServerLack,
   prepare: leadByNames,
-  begin: (stage) => {
-    stage.notes.set('asked', serverOf(stage).asked().length)
-    serverOf(stage).delay(delayMs)
+  begin: (fixture) => {
+    fixture.notes.set('asked', serverOf(fixture).asked().length)
+    serverOf(fixture).delay(delayMs)
   },
-  end: (stage) => serverOf(stage).delay(0),
-  lookDuring: async (stage) => {
-    const asked = serverOf(stage).asked().length - Number(stage.notes.get('asked'))
+  end: (fixture) => serverOf(fixture).delay(0),
+  lookDuring: async (fixture) => {
+    const asked = serverOf(fixture).asked().length - Number(fixture.notes.get('asked'))
     return [{ check: 'questions that were answered late', seen: `${asked}`, limit: '> 0', isMet: asked > 0 }]
   },
 }

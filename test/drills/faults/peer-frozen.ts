@@ -10,8 +10,8 @@ export const drill: Drill = {
     ['peer replica', 'stale'],
   ],
   alerts: ['SallyportReplicaDown'],
-  prepare: async (stage) => {
-    keepAccount(stage, await populate(stage.owner, stage.world))
+  prepare: async (fixture) => {
+    keepAccount(fixture, await populate(fixture.owner, fixture.world))
     return {}
   },
   begin: ({ world, owner }) => {
@@ -20,5 +20,5 @@ export const drill: Drill = {
   },
   end: ({ world }) => process.kill(world.pids.gateway, 'SIGCONT'),
   // The stopped replica heard of no change.
-  lookAfter: (stage) => findRevoked(stage, stage.world.public, 2_000),
+  lookAfter: (fixture) => findRevoked(fixture, fixture.world.public, 2_000),
 }

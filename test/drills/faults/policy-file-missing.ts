@@ -7,9 +7,9 @@ export const drill: Drill = {
   cells: [['disk', 'refuses']],
   alerts: ['SallyportPolicyHeld'],
   isShort: true,
-  prepare: (stage) => ({ settings: { policies: { directory: copyPolicies(stage) } } }),
-  begin: (stage) => renameSync(policyFile(stage, 'data.yaml'), policyFile(stage, '.data.yaml')),
-  end: (stage) => renameSync(policyFile(stage, '.data.yaml'), policyFile(stage, 'data.yaml')),
+  prepare: (fixture) => ({ settings: { policies: { directory: copyPolicies(fixture) } } }),
+  begin: (fixture) => renameSync(policyFile(fixture, 'data.yaml'), policyFile(fixture, '.data.yaml')),
+  end: (fixture) => renameSync(policyFile(fixture, '.data.yaml'), policyFile(fixture, 'data.yaml')),
   lookDuring: async ({ metric }) => {
     const held = await metric('sallyport_policy_held')
     return [{ check: 'the policy is held (sallyport_policy_held)', seen: String(held), limit: '1', isMet: held === 1 }]

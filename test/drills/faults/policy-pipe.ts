@@ -7,12 +7,12 @@ export const drill: Drill = {
   about: 'a named pipe without a writer replaces a policy file',
   cells: [['disk', 'hangs']],
   alerts: ['SallyportPolicyReloadFailing'],
-  prepare: (stage) => ({ settings: { policies: { directory: copyPolicies(stage) } } }),
-  begin: (stage) => {
-    renameSync(policyFile(stage, 'data.yaml'), policyFile(stage, '.data.yaml'))
-    execFileSync('mkfifo', [policyFile(stage, 'data.yaml')])
+  prepare: (fixture) => ({ settings: { policies: { directory: copyPolicies(fixture) } } }),
+  begin: (fixture) => {
+    renameSync(policyFile(fixture, 'data.yaml'), policyFile(fixture, '.data.yaml'))
+    execFileSync('mkfifo', [policyFile(fixture, 'data.yaml')])
   },
-  end: (stage) => renameSync(policyFile(stage, '.data.yaml'), policyFile(stage, 'data.yaml')),
+  end: (fixture) => renameSync(policyFile(fixture, '.data.yaml'), policyFile(fixture, 'data.yaml')),
   lookDuring: async ({ metric }) => {
     const good = await metric('sallyport_policy_reload_success')
     return [{ check: 'sallyport_policy_reload_success', seen: String(good), limit: '0', isMet: good === 0 }]

@@ -1,8 +1,8 @@
 import pg from 'pg'
 import { type Drill, withoutDirectory } from '../drill.ts'
-import type { Stage } from '../stage.ts'
+import type { DrillFixture } from '../fixture.ts'
 
-async function change({ world }: Stage, text: string): Promise<void> {
+async function change({ world }: DrillFixture, text: string): Promise<void> {
   const client = new pg.Client({ connectionString: world.databaseUrl })
   await client.connect()
   await client.query(text)
@@ -13,12 +13,12 @@ export const drill: Drill = {
   about: 'the role of database.url loses the right to read users, while its connections go on',
   cells: [],
   alerts: ['SallyportDatabaseRefusesStatements'],
-  begin: async (stage) => {
-    await change(stage, 'revoke select on users from sallyport')
+  begin: async (fixture) => {
+    await change(fixture, 'revoke select on users from sallyport')
     // A change of rights sends no invalidation to the caches.
-    await change(stage, `select pg_notify('sallyport_changes', '{"kind":"everything"}')`)
+    await change(fixture, `select pg_notify('sallyport_changes', '{"kind":"everything"}')`)
   },
-  end: (stage) => change(stage, 'grant select on users to sallyport'),
+  end: (fixture) => change(fixture, 'grant select on users to sallyport'),
   // Hashes of tokens can still be read, so that a guess is known for one.
   expect: { ...withoutDirectory(3_000), unknown: { statuses: [401, 503], withinMs: 3_000 } },
   lookDuring: async ({ gateway }) => {

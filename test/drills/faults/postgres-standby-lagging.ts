@@ -1,10 +1,10 @@
 import { type Replication, startReplication } from '../../spec/standby.ts'
 import { populate } from '../../support/population.ts'
 import { type Drill, type Finding, withoutDirectory } from '../drill.ts'
+import type { DrillFixture } from '../fixture.ts'
 import { findRevoked, keepAccount } from '../revoked.ts'
-import type { Stage } from '../stage.ts'
 
-const pairOf = ({ notes }: Pick<Stage, 'notes'>): Replication => notes.get('pair') as Replication
+const pairOf = ({ notes }: Pick<DrillFixture, 'notes'>): Replication => notes.get('pair') as Replication
 
 /** One second behind, and one believed (docs/guides/postgresql.md). */
 const boundMs = 2_000
@@ -21,23 +21,23 @@ export const drill: Drill = {
   },
   // A standby takes no first login, whatever its replay does.
   adapt: (flows) => ({ ...flows, newcomer: { ...flows.newcomer, usual: [503] } }),
-  prepare: async (stage) => {
-    const { primary, standby, untilReplayed } = pairOf(stage)
-    keepAccount(stage, await populate(stage.owner, stage.world))
+  prepare: async (fixture) => {
+    const { primary, standby, untilReplayed } = pairOf(fixture)
+    keepAccount(fixture, await populate(fixture.owner, fixture.world))
     await untilReplayed()
     // Redis carries changes as well.
     return { settings: { database: { url: standby.url, listenUrl: primary.url }, redis: undefined } }
   },
-  begin: async (stage) => {
-    const { pauseReplay, untilReplayed } = pairOf(stage)
+  begin: async (fixture) => {
+    const { pauseReplay, untilReplayed } = pairOf(fixture)
     const steps = { whenAdded: untilReplayed, whenTaken: pauseReplay }
-    stage.notes.set('revoked', await findRevoked(stage, stage.gateway().public, boundMs, steps))
+    fixture.notes.set('revoked', await findRevoked(fixture, fixture.gateway().public, boundMs, steps))
   },
-  end: (stage) => pairOf(stage).resumeReplay(),
+  end: (fixture) => pairOf(fixture).resumeReplay(),
   expect: { ...withoutDirectory(3_000), newcomer: { statuses: [503], withinMs: 3_000 } },
-  lookDuring: async (stage) => {
-    const lagSeconds = await stage.metric('sallyport_database_standby_lag_seconds')
+  lookDuring: async (fixture) => {
+    const lagSeconds = await fixture.metric('sallyport_database_standby_lag_seconds')
     const lag = { check: 'the lag, by its metric', seen: `${lagSeconds.toFixed(1)} s`, limit: '> 1 s' }
-    return [...(stage.notes.get('revoked') as readonly Finding[]), { ...lag, isMet: lagSeconds > 1 }]
+    return [...(fixture.notes.get('revoked') as readonly Finding[]), { ...lag, isMet: lagSeconds > 1 }]
   },
 }

@@ -19,8 +19,8 @@ export const drill: Drill = {
   ],
   alerts: ['SallyportRedisRefusing', 'SallyportRateLimitsUncounted'],
   findLack: findRedisServerLack,
-  prepare: (stage) => {
-    const directory = copyPolicies(stage)
+  prepare: (fixture) => {
+    const directory = copyPolicies(fixture)
     limitRequests(join(directory, 'platform.yaml'))
     return { settings: { policies: { directory } } }
   },

@@ -1,5 +1,5 @@
 import { type Drill, withoutUpstream } from '../drill.ts'
-import { resumeAnswers } from '../stage.ts'
+import { resumeAnswers } from '../fixture.ts'
 
 export const drill: Drill = {
   about: 'the upstream answers with two Content-Length headers, as in response smuggling',

@@ -1,5 +1,5 @@
 import { type Drill, withoutUpstream } from '../drill.ts'
-import { resumeAnswers } from '../stage.ts'
+import { resumeAnswers } from '../fixture.ts'
 
 const firstByteMs = 1_000
 

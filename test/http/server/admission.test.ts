@@ -9,7 +9,7 @@ const limit = 8
 type Open = Readonly<{ address: string; place: ConnectionPlace; close: () => void }>
 
 /** An admission over sockets that are told apart by their address alone. */
-function createStage(connections = limit) {
+function createAdmissionFixture(connections = limit) {
   const open: Open[] = []
   const dropped: string[] = []
   const options = { limit: connections, onDropped: (reason: string) => void dropped.push(reason), monotonicMs: () => 0 }
@@ -42,7 +42,7 @@ t.test(
   async () => {
     fc.assert(
       fc.property(histories, (history) => {
-        const { admission, open, connect, countOf } = createStage()
+        const { admission, open, connect, countOf } = createAdmissionFixture()
         const known = new Set<string>()
         for (const [step, who, which] of history) {
           const address = addresses[who] ?? ''
@@ -85,7 +85,7 @@ t.test(
 )
 
 t.test('addresses of one /64 share their places, and an IPv4 address is the same on a dual stack', async (t) => {
-  const { connect, countOf, open } = createStage()
+  const { connect, countOf, open } = createAdmissionFixture()
   for (let host = 1; host <= 20; host += 1) connect(`2001:db8::${host}`)
   t.equal(open.length, 6)
   t.ok(connect('2001:db8:0:1::1') && connect('2001:db8:0:2::1'))
@@ -96,7 +96,7 @@ t.test('addresses of one /64 share their places, and an IPv4 address is the same
 })
 
 t.test('the oldest that brought nothing goes before the newest', async (t) => {
-  const { connect, open } = createStage()
+  const { connect, open } = createAdmissionFixture()
   const first = addresses.map(connect)
   for (const address of addresses.slice(0, 4)) connect(`${address}0`)
   t.notOk(open.includes(first[0] as Open))

@@ -3,8 +3,8 @@ import type { Call } from '../../support/client.ts'
 import { bearer, oauth } from '../../support/world.ts'
 import { testSameArrival } from './arrivals.ts'
 import { ownAnswer } from './backend.ts'
+import type { IngressFixture } from './fixture.ts'
 import type { Manners } from './scenes.ts'
-import type { Stage } from './stage.ts'
 
 /** A client that gets these words has a body that only the backend may have. */
 export const bodyMark = 'for the backend alone'
@@ -21,8 +21,8 @@ export const plainHeaders = {
 }
 
 /** An allowed request and its answer pass as they do behind a gateway alone. */
-export function testAllowed(t: Test, stage: Stage, manners: Manners): void {
-  const { users, serviceAccounts, organizations } = stage.world
+export function testAllowed(t: Test, fixture: IngressFixture, manners: Manners): void {
+  const { users, serviceAccounts, organizations } = fixture.world
   const body = JSON.stringify({ name: bodyMark, more: 'x'.repeat(200_000) })
   const calls: Readonly<Record<string, Call>> = {
     'by an OAuth token': { path: '/datasets?page=2&q=a%20b%2Fc', headers: oauth(users.member) },
@@ -56,33 +56,33 @@ export function testAllowed(t: Test, stage: Stage, manners: Manners): void {
       { length: 290 },
       (_, index) => `00000000-0000-4000-8000-${String(index).padStart(12, '0')}`,
     )
-    const jwt = await stage.world.mint({ sub, email, claims: { groups } })
+    const jwt = await fixture.world.mint({ sub, email, claims: { groups } })
     t.ok(jwt.length > 15_000 && jwt.length < 16_384, `${jwt.length} bytes`)
-    const { answer } = await stage.front.ask({ path: '/datasets', headers: { ...plainHeaders, ...oauth({ jwt }) } })
+    const { answer } = await fixture.front.ask({ path: '/datasets', headers: { ...plainHeaders, ...oauth({ jwt }) } })
     t.equal(answer.status, 200)
   })
 
   for (const [name, request] of Object.entries(calls))
     t.test(`a request ${name} passes as in proxy mode`, async (t) => {
-      await testSameArrival(t, stage, manners, { ...request, headers: { ...plainHeaders, ...request.headers } })
+      await testSameArrival(t, fixture, manners, { ...request, headers: { ...plainHeaders, ...request.headers } })
     })
 
   t.test('an answer of the backend is not taken for one of the gateway', async (t) => {
     for (const status of [201, 400, 401, 403, 404, 429, 500, 502, 503, 504]) {
       const request = { path: `/public/answers/${status}`, headers: oauth(users.member) }
-      const { answer } = await stage.front.ask(request)
+      const { answer } = await fixture.front.ask(request)
       t.same([answer.status, answer.text, answer.headers['x-own']], [status, ownAnswer, ownAnswer])
     }
   })
 
   t.test('the gateway’s own endpoints answer', async (t) => {
     const request = { path: '/users/me', headers: oauth(users.member) }
-    const [front, alone] = await Promise.all([stage.front.ask(request), stage.alone.ask(request)])
+    const [front, alone] = await Promise.all([fixture.front.ask(request), fixture.alone.ask(request)])
     t.equal(front.answer.status, 200)
     t.equal(front.answer.json().id, alone.answer.json().id)
   })
 
   t.test('no body was told to the decision listener', async (t) => {
-    t.notMatch(stage.heardByDecision(), bodyMark)
+    t.notMatch(fixture.heardByDecision(), bodyMark)
   })
 }

@@ -1,16 +1,21 @@
 import type { Test } from 'tap'
 import type { Answer, Call } from '../../support/client.ts'
 import type { RecordedRequest } from '../../support/world.ts'
+import type { IngressFixture } from './fixture.ts'
 import type { Manners } from './scenes.ts'
-import type { Stage } from './stage.ts'
 
 /** Sends a request both ways; the answer and what the backend got have to be the same. */
-export async function testSameArrival(t: Test, stage: Stage, { adds, forwards }: Manners, call: Call): Promise<void> {
+export async function testSameArrival(
+  t: Test,
+  fixture: IngressFixture,
+  { adds, forwards }: Manners,
+  call: Call,
+): Promise<void> {
   const request = { ...call, headers: { 'x-request-id': 'scene-1', ...call.headers } }
-  const alone = await stage.alone.ask(request)
-  const heardBefore = stage.heardByPublic().length
-  const front = await stage.front.ask(request)
-  const isAskedOnly = stage.heardByPublic().length === heardBefore
+  const alone = await fixture.alone.ask(request)
+  const heardBefore = fixture.heardByPublic().length
+  const front = await fixture.front.ask(request)
+  const isAskedOnly = fixture.heardByPublic().length === heardBefore
   t.equal(isAskedOnly, forwards === 'itself', `the request is forwarded ${forwards}`)
   t.equal(alone.answer.status, 200, 'proxy mode allows it')
   t.equal(front.answer.status, 200, front.answer.text)
@@ -29,7 +34,7 @@ export async function testSameArrival(t: Test, stage: Stage, { adds, forwards }:
   )
   // Bound to method and target: what was judged is what has arrived.
   const identify = (way: 'front' | 'alone', found: RecordedRequest) =>
-    valuesOf(found, identityHeader).length === 0 ? 'nobody' : stage[way].verify(found)
+    valuesOf(found, identityHeader).length === 0 ? 'nobody' : fixture[way].verify(found)
   t.same(await identify('front', arrival), await identify('alone', measure), 'the same identity')
 }
 

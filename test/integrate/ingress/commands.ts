@@ -1,21 +1,21 @@
 import type { Test } from 'tap'
 import { oauth } from '../../support/world.ts'
 import { commandingAnswer } from './backend.ts'
-import type { Stage } from './stage.ts'
+import type { IngressFixture } from './fixture.ts'
 
 /** Headers of a response must not command the proxy, whether the gateway forwards the response or the proxy fetches it. */
-export function testCommands(t: Test, stage: Stage): void {
-  const { member } = stage.world.users
+export function testCommands(t: Test, fixture: IngressFixture): void {
+  const { member } = fixture.world.users
   for (const [method, path] of [
     ['GET', '/public/x?commands'],
     ['POST', '/agent/1/responses?commands'],
   ] as const)
     t.test(`the response to ${method} ${path} does not make the proxy fetch another path`, async (t) => {
-      const refused = await stage.front.ask({ path: '/admin/users', headers: oauth(member) })
+      const refused = await fixture.front.ask({ path: '/admin/users', headers: oauth(member) })
       t.equal(refused.answer.status, 403)
       const headers = { ...oauth(member), 'content-type': 'application/json' }
       for (let round = 0; round < 2; round += 1) {
-        const { answer, arrivals } = await stage.front.ask({
+        const { answer, arrivals } = await fixture.front.ask({
           method,
           path,
           headers,

@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
 import { oauth } from '../../support/world.ts'
-import type { Stage } from './stage.ts'
+import type { IngressFixture } from './fixture.ts'
 
 /** Targets that servers read in different ways. */
 const targets = [
@@ -44,12 +44,12 @@ const targets = [
  * A proxy may normalise a target or refuse it, but not after the gateway has judged it. The identity that arrives is
  * bound to the target, and the owners' path is not the member's.
  */
-export function testHostilePaths(t: Test, stage: Stage): void {
+export function testHostilePaths(t: Test, fixture: IngressFixture): void {
   t.test('the judged path is the one that arrives, however it is written', async (t) => {
-    const headers = oauth(stage.world.users.member)
+    const headers = oauth(fixture.world.users.member)
     for (const path of targets) {
-      const alone = await stage.alone.ask({ path, headers })
-      const { answer, arrivals } = await stage.front.ask({ path, headers })
+      const alone = await fixture.alone.ask({ path, headers })
+      const { answer, arrivals } = await fixture.front.ask({ path, headers })
       t.comment(`${path}: ${answer.status}, ${alone.answer.status} in proxy mode`)
       if (answer.status !== 200) {
         t.ok(answer.status >= 300 && answer.status < 500, `${path}: ${answer.status}`)
@@ -60,7 +60,7 @@ export function testHostilePaths(t: Test, stage: Stage): void {
       t.equal(arrivals.length, 1, path)
       for (const arrival of arrivals) {
         t.match(arrival.requestLine, /^GET \/public\//, path)
-        await t.resolves(stage.front.verify(arrival), path)
+        await t.resolves(fixture.front.verify(arrival), path)
       }
     }
   })

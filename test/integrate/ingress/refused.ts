@@ -2,11 +2,11 @@ import type { Test } from 'tap'
 import type { Call } from '../../support/client.ts'
 import { bearer, oauth } from '../../support/world.ts'
 import { refusalOf } from './arrivals.ts'
-import type { Stage } from './stage.ts'
+import type { IngressFixture } from './fixture.ts'
 
 /** A refused request never arrives, and its client gets the gateway's answer. */
-export function testRefused(t: Test, stage: Stage): void {
-  const { users, serviceAccounts, organizations } = stage.world
+export function testRefused(t: Test, fixture: IngressFixture): void {
+  const { users, serviceAccounts, organizations } = fixture.world
   const member = oauth(users.member)
   const naming = (...ids: readonly string[]) => ({ ...oauth(users.owner), 'x-organization-id': [...ids] })
   const refusals: Readonly<Record<string, readonly [Call, status: number]>> = {
@@ -40,8 +40,8 @@ export function testRefused(t: Test, stage: Stage): void {
   for (const [name, [request, status]] of Object.entries(refusals))
     t.test(`a request ${name} is refused as in proxy mode`, async (t) => {
       const asked = { ...request, headers: { ...request.headers, 'x-request-id': 'scene-2' } }
-      const alone = await stage.alone.ask(asked)
-      const front = await stage.front.ask(asked)
+      const alone = await fixture.alone.ask(asked)
+      const front = await fixture.front.ask(asked)
       t.equal(alone.answer.status, status)
       t.same(refusalOf(front.answer), refusalOf(alone.answer))
       t.same(front.arrivals, [], 'nothing arrives')
@@ -50,14 +50,14 @@ export function testRefused(t: Test, stage: Stage): void {
 
   t.test('a request with two lines of Authorization is refused, by the gateway or the proxy', async (t) => {
     const authorization = Array<string>(2).fill(`Bearer ${serviceAccounts.robot.apiKey}`)
-    const { answer, arrivals } = await stage.front.ask({ path: '/datasets', headers: { authorization } })
+    const { answer, arrivals } = await fixture.front.ask({ path: '/datasets', headers: { authorization } })
     // nginx does not pass them on at all.
     t.ok([400, 401].includes(answer.status))
     t.same(arrivals, [])
   })
 
   t.test('a large body of a refused request is not waited for', async (t) => {
-    const { answer, arrivals } = await stage.front.ask({
+    const { answer, arrivals } = await fixture.front.ask({
       method: 'POST',
       path: '/datasets',
       headers: { ...member, 'content-length': '90000000' },

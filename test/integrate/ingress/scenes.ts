@@ -1,11 +1,11 @@
 import type { Test } from 'tap'
 import { testAllowed } from './allowed.ts'
 import { testCommands } from './commands.ts'
+import type { IngressFixture } from './fixture.ts'
 import { testHostilePaths } from './hostile-paths.ts'
 import { testOutages } from './outages.ts'
 import { testRefused } from './refused.ts'
 import { testSpoofed } from './spoofed.ts'
-import type { Stage } from './stage.ts'
 import { testStreams } from './streams.ts'
 
 /** The behavior in which proxies differ, as the page of each says. */
@@ -21,12 +21,12 @@ export type Manners = Readonly<{
 }>
 
 /** Tests that a client and a backend see the same with this proxy in front as with the gateway alone. */
-export function testScenes(t: Test, stage: Stage, manners: Manners): void {
-  testAllowed(t, stage, manners)
-  testRefused(t, stage)
-  testSpoofed(t, stage, manners)
-  testHostilePaths(t, stage)
-  testCommands(t, stage)
-  testStreams(t, stage)
-  testOutages(t, stage, manners)
+export function testScenes(t: Test, fixture: IngressFixture, manners: Manners): void {
+  testAllowed(t, fixture, manners)
+  testRefused(t, fixture)
+  testSpoofed(t, fixture, manners)
+  testHostilePaths(t, fixture)
+  testCommands(t, fixture)
+  testStreams(t, fixture)
+  testOutages(t, fixture, manners)
 }

@@ -3,8 +3,8 @@ import { overridingFamilies, overridingNames } from '../../../gateway/receive/ov
 import type { RecordedRequest } from '../../support/world.ts'
 import { oauth } from '../../support/world.ts'
 import { identityHeader, refusalOf, testSameArrival, valuesOf } from './arrivals.ts'
+import type { IngressFixture } from './fixture.ts'
 import type { Manners } from './scenes.ts'
-import type { Stage } from './stage.ts'
 
 /** No header that holds this may reach a backend. */
 const forged = 'forged'
@@ -40,20 +40,20 @@ const groups: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** A client's claims in the name of a gateway or of a proxy change nothing, and do not arrive. */
-export function testSpoofed(t: Test, stage: Stage, manners: Manners): void {
-  const { member, homeless, owner } = stage.world.users
+export function testSpoofed(t: Test, fixture: IngressFixture, manners: Manners): void {
+  const { member, homeless, owner } = fixture.world.users
   for (const [name, names] of Object.entries(groups)) {
     const headers = Object.fromEntries(names.map((line) => [line, `/public/${forged}`]))
     t.test(`a request that forges ${name} passes without it`, async (t) => {
       const request = { path: '/datasets', headers: { ...headers, ...oauth(member) } }
-      const before = stage.backend.list().length
-      await testSameArrival(t, stage, manners, request)
-      t.same(stage.backend.list().slice(before).flatMap(forgeriesOf), [])
+      const before = fixture.backend.list().length
+      await testSameArrival(t, fixture, manners, request)
+      t.same(fixture.backend.list().slice(before).flatMap(forgeriesOf), [])
     })
     t.test(`a request that forges ${name} is refused as without it`, async (t) => {
       const request = { path: '/admin/x', headers: { ...headers, ...oauth(member), 'x-request-id': 'scene-3' } }
-      const front = await stage.front.ask(request)
-      t.same(refusalOf(front.answer), refusalOf((await stage.alone.ask(request)).answer))
+      const front = await fixture.front.ask(request)
+      t.same(refusalOf(front.answer), refusalOf((await fixture.alone.ask(request)).answer))
       t.equal(front.answer.status, 403)
       t.same(front.arrivals, [])
     })
@@ -67,26 +67,29 @@ export function testSpoofed(t: Test, stage: Stage, manners: Manners): void {
     t.test(`${path} without an identity or an organization gets no forged one`, async (t) => {
       const isPublic = path === '/status'
       const claim = { [identityHeader]: forged, ...(isPublic && { 'x-organization-id': '1' }), x_organization_id: '1' }
-      const { answer, arrivals } = await stage.front.ask({ path, headers: { ...headers, ...claim } })
+      const { answer, arrivals } = await fixture.front.ask({ path, headers: { ...headers, ...claim } })
       t.equal(answer.status, 200)
       t.equal(arrivals.length, 1)
       for (const arrival of arrivals) {
         t.same(valuesOf(arrival, 'x-organization-id'), [])
         t.same(valuesOf(arrival, 'x_organization_id'), [])
         if (isPublic) t.same(valuesOf(arrival, identityHeader), [])
-        else t.equal((await stage.front.verify(arrival)).user.id, homeless.id)
+        else t.equal((await fixture.front.verify(arrival)).user.id, homeless.id)
         t.same(forgeriesOf(arrival), [])
       }
     })
 
   t.test('Connection takes no header of the gateway away', async (t) => {
     const connection = 'x-gateway-identity, x-organization-id'
-    await testSameArrival(t, stage, manners, { path: '/datasets', headers: { ...oauth(member), connection } })
+    await testSameArrival(t, fixture, manners, { path: '/datasets', headers: { ...oauth(member), connection } })
   })
 
   t.test('no other protocol is offered to the backend', async (t) => {
     const upgrade = { connection: 'Upgrade, HTTP2-Settings', upgrade: 'h2c', 'http2-settings': 'AAMAAABkAAQAAP__' }
-    const { answer, arrivals } = await stage.front.ask({ path: '/datasets', headers: { ...oauth(member), ...upgrade } })
+    const { answer, arrivals } = await fixture.front.ask({
+      path: '/datasets',
+      headers: { ...oauth(member), ...upgrade },
+    })
     t.equal(answer.status, 200)
     t.equal(arrivals.length, 1)
     for (const arrival of arrivals)

@@ -1,11 +1,11 @@
 import type { Test } from 'tap'
 import { openRawClient, until } from '../../support/gateway.ts'
 import { accept, handshake } from '../../support/websocket.ts'
-import type { Stage } from './stage.ts'
+import type { IngressFixture } from './fixture.ts'
 
 /** Answers that go on after their head: events come one by one, and WebSockets are joined if a route allows it. */
-export function testStreams(t: Test, stage: Stage): void {
-  const { front, backend, world } = stage
+export function testStreams(t: Test, fixture: IngressFixture): void {
+  const { front, backend, world } = fixture
   const credential = `x-oauth-access-token: ${world.users.member.jwt}\r\n`
 
   t.test('an event arrives before the next is said', async (t) => {

@@ -4,12 +4,12 @@ import { call } from '../../support/client.ts'
 import { startTestGateway, until } from '../../support/gateway.ts'
 import { populate } from '../../support/population.ts'
 import { startServing } from '../../support/serve.ts'
+import { hasteMs, type Scene, type SdkFixture, type Use } from './fixture.ts'
 import { type Sdk, streamingWays } from './sdk.ts'
-import { hasteMs, type Scene, type Stage, type Use } from './stage.ts'
 import { either, finishReason, firstHalf, halfEvent, joinScripts, unclosedEnd } from './worker-scripts.ts'
 
 /** Streams that die: a program that goes through one is told, in the end, that it has not got everything. */
-export function testBrokenStreams(t: Test, stage: Stage, sdk: Sdk): void {
+export function testBrokenStreams(t: Test, fixture: SdkFixture, sdk: Sdk): void {
   const after = (...steps: readonly unknown[]): Scene => ({ script: joinScripts(firstHalf, either(...steps)) })
   const within: Scene = { script: joinScripts(firstHalf, halfEvent, either({ end: 'fin' })) }
   const deaths: Readonly<Record<string, readonly [Scene, StreamFailureCode]>> = {
@@ -22,19 +22,19 @@ export function testBrokenStreams(t: Test, stage: Stage, sdk: Sdk): void {
       'worker_disconnected',
     ],
     'closes its connection behind a finish_reason that should end it': [
-      { script: joinScripts(firstHalf, finishReason, either({ end: 'fin' })), gateway: stage.markerlessGateway },
+      { script: joinScripts(firstHalf, finishReason, either({ end: 'fin' })), gateway: fixture.markerlessGateway },
       'worker_disconnected',
     ],
     'ends without a finish_reason that should end it': [
-      { ...after(), gateway: stage.markerlessGateway },
+      { ...after(), gateway: fixture.markerlessGateway },
       'worker_disconnected',
     ],
-    'falls silent': [{ ...after({ end: 'hang' }), gateway: stage.hastyGateway }, 'upstream_timeout'],
+    'falls silent': [{ ...after({ end: 'hang' }), gateway: fixture.hastyGateway }, 'upstream_timeout'],
   }
   for (const [name, [scene, code]] of Object.entries(deaths))
     t.test(`a worker that ${name} mid-stream is told of, once`, async (t) => {
       // No SDK tries a broken stream again, since its user has received events.
-      for (const use of await stage.play(sdk, streamingWays, { maxRetries: 2, ...scene }))
+      for (const use of await fixture.play(sdk, streamingWays, { maxRetries: 2, ...scene }))
         assertBroken(t, sdk, use, code, 'Hel')
     })
 
@@ -42,19 +42,19 @@ export function testBrokenStreams(t: Test, stage: Stage, sdk: Sdk): void {
   const wait = { waitMs: hasteMs.keepAlive * 10 }
   const silences: Readonly<Record<string, readonly [Scene, StreamFailureCode]>> = {
     'closes its connection': [
-      { script: either({ comment: 'thinking' }, wait, { end: 'fin' }), gateway: stage.attentiveGateway },
+      { script: either({ comment: 'thinking' }, wait, { end: 'fin' }), gateway: fixture.attentiveGateway },
       'worker_disconnected',
     ],
-    'falls silent': [{ script: either({ end: 'hang' }), gateway: stage.hastyGateway }, 'upstream_timeout'],
+    'falls silent': [{ script: either({ end: 'hang' }), gateway: fixture.hastyGateway }, 'upstream_timeout'],
   }
   for (const [name, [scene, code]] of Object.entries(silences))
     t.test(`a worker that ${name} after keep-alives alone is told of`, async (t) => {
-      for (const use of await stage.play(sdk, streamingWays, { ...scene, maxRetries: 2 }))
+      for (const use of await fixture.play(sdk, streamingWays, { ...scene, maxRetries: 2 }))
         assertBroken(t, sdk, use, code, '')
     })
 
   t.test('a program whose token is revoked mid-stream is told, once', async (t) => {
-    const { world, backend, database } = stage
+    const { world, backend, database } = fixture
     const gateway = await startTestGateway(t, {
       world,
       upstreams: { agents: { url: backend.url } },
@@ -63,7 +63,7 @@ export function testBrokenStreams(t: Test, stage: Stage, sdk: Sdk): void {
     const { addAccount, writer } = await populate(t, world)
     const { tokenId, headers } = await addAccount('revoked')
     const apiKey = headers.authorization?.replace('Bearer ', '')
-    const open = stage.play(sdk, streamingWays, { ...after({ end: 'hang' }), gateway: gateway.public, apiKey })
+    const open = fixture.play(sdk, streamingWays, { ...after({ end: 'hang' }), gateway: gateway.public, apiKey })
     const count = 2 * sdk.clients.length * streamingWays.length
     const metric = new RegExp(`^sallyport_streams_open ${count}$`, 'm')
     await until(async () => metric.test((await call(gateway.admin, { path: '/metrics' })).text), 'every stream')
@@ -72,11 +72,11 @@ export function testBrokenStreams(t: Test, stage: Stage, sdk: Sdk): void {
   })
 
   t.test('a gateway that is stopped tells of its open streams', async (t) => {
-    const settings = { database: stage.database, drain: { delayMs: 0, timeoutMs: 500 } }
-    const serve = await startServing(t, { world: stage.world, upstream: stage.backend.url, settings })
+    const settings = { database: fixture.database, drain: { delayMs: 0, timeoutMs: 500 } }
+    const serve = await startServing(t, { world: fixture.world, upstream: fixture.backend.url, settings })
     const gateway = serve.public
-    const open = stage.play(sdk, streamingWays, { ...after({ end: 'hang' }), gateway })
-    const waiting = stage.play(sdk, streamingWays, {
+    const open = fixture.play(sdk, streamingWays, { ...after({ end: 'hang' }), gateway })
+    const waiting = fixture.play(sdk, streamingWays, {
       script: either({ comment: 'thinking' }, { end: 'hang' }),
       gateway,
     })

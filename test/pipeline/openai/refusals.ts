@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import { oauth } from '../../support/world.ts'
+import type { Scene, SdkFixture } from './fixture.ts'
 import { type Sdk, ways } from './sdk.ts'
-import type { Scene, Stage } from './stage.ts'
 import { either } from './worker-scripts.ts'
 
 /** A scene, and what is raised in it, whatever the API and the way. */
@@ -18,10 +18,10 @@ const error = (message: string, type: string, code: string) => ({ error: { messa
 const answer = (status: number, body: unknown, headers = {}) => ({ script: either({ status, headers, body }) })
 
 /** Answers without a first event: each is raised as the SDK's own kind of exception. */
-export function testRefusals(t: Test, stage: Stage, sdk: Sdk): void {
-  for (const [name, { scene, raised, requests = 0 }] of Object.entries(listRefusals(stage)))
+export function testRefusals(t: Test, fixture: SdkFixture, sdk: Sdk): void {
+  for (const [name, { scene, raised, requests = 0 }] of Object.entries(listRefusals(fixture)))
     t.test(`${name} is raised`, async (t) => {
-      for (const { title, outcome, listRequests } of await stage.play(sdk, ways, scene)) {
+      for (const { title, outcome, listRequests } of await fixture.play(sdk, ways, scene)) {
         t.match(outcome.raised, raised, title)
         t.same([outcome.text, outcome.events], ['', []], title)
         t.equal(listRequests().length, requests, title)
@@ -29,7 +29,7 @@ export function testRefusals(t: Test, stage: Stage, sdk: Sdk): void {
     })
 }
 
-const listRefusals = (stage: Stage): Readonly<Record<string, Refusal>> => ({
+const listRefusals = (fixture: SdkFixture): Readonly<Record<string, Refusal>> => ({
   'a worker that closes its connection': {
     scene: { script: either({ end: 'fin' }) },
     raised: unavailable,
@@ -45,9 +45,9 @@ const listRefusals = (stage: Stage): Readonly<Record<string, Refusal>> => ({
     raised: unavailable,
     requests: 1,
   },
-  'a worker that cannot be reached': { scene: { gateway: stage.lonelyGateway }, raised: unavailable },
+  'a worker that cannot be reached': { scene: { gateway: fixture.lonelyGateway }, raised: unavailable },
   'a worker that says nothing at all': {
-    scene: { gateway: stage.impatientGateway, script: either({ waitMs: 60_000 }) },
+    scene: { gateway: fixture.impatientGateway, script: either({ waitMs: 60_000 }) },
     raised: {
       name: 'InternalServerError',
       status: 503,
@@ -90,11 +90,11 @@ const listRefusals = (stage: Stage): Readonly<Record<string, Refusal>> => ({
     raised: { name: 'AuthenticationError', status: 401, code: 'unauthenticated' },
   },
   'an OAuth token beside the SDK’s key': {
-    scene: { headers: oauth(stage.world.users.client), maxRetries: 2 },
+    scene: { headers: oauth(fixture.world.users.client), maxRetries: 2 },
     raised: { name: 'BadRequestError', status: 400, code: 'ambiguous_credentials', message: /Send one credential/ },
   },
   'a role that does not suffice': {
-    scene: { apiKey: undefined, headers: oauth(stage.world.users.homeless), maxRetries: 2 },
+    scene: { apiKey: undefined, headers: oauth(fixture.world.users.homeless), maxRetries: 2 },
     raised: {
       name: 'PermissionDeniedError',
       status: 403,
@@ -103,7 +103,7 @@ const listRefusals = (stage: Stage): Readonly<Record<string, Refusal>> => ({
     },
   },
   'another organization’s agent': {
-    scene: { path: `/agent/${stage.world.agents.globex}`, maxRetries: 2 },
+    scene: { path: `/agent/${fixture.world.agents.globex}`, maxRetries: 2 },
     raised: { name: 'NotFoundError', status: 404, code: 'resource_not_found', message: /The resource does not exist/ },
   },
   'a path that is not served': {

@@ -16,12 +16,12 @@ import { noConsultation, openWith, roles, route, tokenOf } from './open-exchange
 const usual: ExpiryRules = { endAtExpiry: 'websocket', maxLifeMs: 3_600_000, onUnknown: 'keep', unknownMs: 300_000 }
 
 /** Real re-decision about exchanges of tokens, in organizations of their own, with a directory and clocks of the test. */
-export function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}, own: Partial<RecheckOptions> = {}) {
+export function createRecheckFixture(t: Test, rules: Partial<ExpiryRules> = {}, own: Partial<RecheckOptions> = {}) {
   const tokens = new Map<number, TokenRecord>()
   const users = new Map<string, KnownUser>()
   const clusters = new Map<number, ClusterRecord>()
   const reads: FactKeys[] = []
-  const stage = {
+  const state = {
     tokens,
     users,
     clusters,
@@ -53,21 +53,21 @@ export function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}, own: Par
     ...usual,
     ...rules,
     policy: () => {
-      stage.policyReads += 1
-      return { table: stage.table, roles }
+      state.policyReads += 1
+      return { table: state.table, roles }
     },
     readFacts: (keys) => {
       reads.push(keys)
-      return stage.read(keys)
+      return state.read(keys)
     },
-    knownAt: (readAtMs) => (stage.isProven ? monotonicMs() : readAtMs),
-    now: () => new Date(Date.now() + stage.wallStepMs),
+    knownAt: (readAtMs) => (state.isProven ? monotonicMs() : readAtMs),
+    now: () => new Date(Date.now() + state.wallStepMs),
     monotonicMs,
     processId: 1,
     onRound: () => {
-      stage.rounds += 1
+      state.rounds += 1
     },
-    onEnded: ({ code }, { userId }) => stage.ended.push(`${userId} ${code}`),
+    onEnded: ({ code }, { userId }) => state.ended.push(`${userId} ${code}`),
     onUnread: () => undefined,
     ...own,
   })
@@ -79,9 +79,9 @@ export function stageRecheck(t: Test, rules: Partial<ExpiryRules> = {}, own: Par
     const reset = (): void => {
       seen.resets += 1
     }
-    return { seen, entry: recheck.open(openWith(record, stage.table, { isAnswered, reset, ...more }), heard) }
+    return { seen, entry: recheck.open(openWith(record, state.table, { isAnswered, reset, ...more }), heard) }
   }
-  return { ...{ recheck, open }, stage }
+  return { ...{ recheck, open }, state }
 }
 
 export const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))

@@ -56,7 +56,7 @@ export async function prepareLogouts(t: Test, world: TestWorld) {
   return { issuer, database, addSubject, signLogout, settings }
 }
 
-export type LogoutPreparation = Awaited<ReturnType<typeof prepareLogouts>>
+export type LogoutFixture = Awaited<ReturnType<typeof prepareLogouts>>
 
 export const push = (
   { signals }: Readonly<{ signals: string }>,

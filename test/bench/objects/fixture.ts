@@ -14,7 +14,7 @@ import { measuredCore } from '../peers/peer.ts'
 import { startBenchWorld } from '../start-bench.ts'
 
 /** A gateway whose two routes differ in their resource alone, and ids that are foreign, absent or the caller's. */
-export type ObjectsStage = Readonly<{
+export type ObjectsFixture = Readonly<{
   gateway: Replica
   headers: Readonly<Record<string, string>>
   ownId: number | string
@@ -45,7 +45,7 @@ const routes = [
 ]
 
 /** Makes a foreign and an absent id for each pair, and more for the warm-up, whose ids are not asked for again. */
-export async function startObjects(owner: Owner, pairs: number): Promise<ObjectsStage> {
+export async function startObjectsFixture(owner: Owner, pairs: number): Promise<ObjectsFixture> {
   const world = await startBenchWorld(owner)
   const count = pairs + warmUpPairs
   const foreignIds = Array.from({ length: count }, (_, index) => firstId + 2 * index)

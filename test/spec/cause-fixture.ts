@@ -108,7 +108,7 @@ async function startSilence(t: Test): Promise<number> {
 export type CauseGateway = Serving & Readonly<{ auditFile: string }>
 
 /** Gateways in the states that provoke causes; each is `serve` in a process of its own. */
-export type CauseStage = Readonly<{
+export type CauseFixture = Readonly<{
   upstreamIds: () => readonly string[]
   /** Leads a route of each gateway to another upstream, which they hear of by themselves. */
   moveRoute: () => void
@@ -136,7 +136,7 @@ export const floodWave = 300
 
 export const floodMs = 120_000
 
-export async function startCauseStage(t: Test, world: TestWorld, issuer: string): Promise<CauseStage> {
+export async function startCauseFixture(t: Test, world: TestWorld, issuer: string): Promise<CauseFixture> {
   const upstream = await startFailingUpstream(t)
   const silence = await startSilence(t)
   const policies = join(mkdtempSync(join(tmpdir(), 'sallyport-test-')), 'policies')

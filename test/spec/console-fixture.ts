@@ -11,7 +11,7 @@ import { bearer, oauth, type TestWorld } from '../support/world.ts'
 const shipped = fileURLToPath(new URL('../../policies', import.meta.url))
 
 /** A gateway with something to show: policies of its own, a shadow beside them, and callers. */
-export type ConsoleStage = Readonly<{
+export type ConsoleFixture = Readonly<{
   gateway: Serving
   /** The folder of the policies in force. */
   policies: string
@@ -22,7 +22,7 @@ export type ConsoleStage = Readonly<{
 }>
 
 /** Works on copies of the policies, which end with the test. The shadow asks for a higher role to list datasets. */
-export async function startConsoleStage(t: Test, world: TestWorld): Promise<ConsoleStage> {
+export async function startConsoleFixture(t: Test, world: TestWorld): Promise<ConsoleFixture> {
   const folder = mkdtempSync(join(tmpdir(), 'sallyport-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
   const policies = join(folder, 'policies')

@@ -15,7 +15,7 @@ import { startTestPostgres } from '../support/world.ts'
 import type { Drill, GatewayOptions } from './drill.ts'
 
 /** Real programs around one gateway, and a wire to each of them that a drill can stall, cut or close. */
-export type Stage = Readonly<{
+export type DrillFixture = Readonly<{
   owner: Owner
   world: World['description']
   postgres: EmbeddedPostgres
@@ -26,7 +26,7 @@ export type Stage = Readonly<{
   gateway: () => Replica
   /** The gateway and its workers. */
   pids: () => readonly number[]
-  /** A folder that goes with the stage. */
+  /** A folder that goes with the fixture. */
   directory: string
   /** Values that a drill keeps from one of its steps to another. */
   notes: Map<string, unknown>
@@ -44,10 +44,14 @@ export type DrillUpstream = Readonly<{
 const answerWell = (response: ServerResponse): void => void response.end('ok')
 
 /** Starts everything but the gateway; `prepared` tells what it is started with. */
-export async function openStage(owner: Owner, drill: Drill, notify: (sentence: string) => void): Promise<Stage> {
+export async function openDrillFixture(
+  owner: Owner,
+  drill: Drill,
+  notify: (sentence: string) => void,
+): Promise<DrillFixture> {
   const directory = mkdtempSync(join(tmpdir(), 'sallyport-drill-'))
   owner.teardown(() => rmSync(directory, { recursive: true, force: true }))
-  const notes: Stage['notes'] = new Map()
+  const notes: DrillFixture['notes'] = new Map()
   const { startDatabase, hasPeer } = drill
   const world = await startWorld({
     directory,
@@ -74,7 +78,7 @@ export async function openStage(owner: Owner, drill: Drill, notify: (sentence: s
     if (!gateway) throw new Error('the gateway is not started yet')
     return gateway
   }
-  const stage: Stage = {
+  const fixture: DrillFixture = {
     owner,
     directory,
     world: description,
@@ -87,7 +91,7 @@ export async function openStage(owner: Owner, drill: Drill, notify: (sentence: s
     notes,
     metric: async (name) => sumMetric(await (await fetch(`${running().admin}/metrics`)).text(), name),
   }
-  const prepared: GatewayOptions = (await drill.prepare?.(stage)) ?? {}
+  const prepared: GatewayOptions = (await drill.prepare?.(fixture)) ?? {}
   const { settings = {}, upstream: section, environment, output, within, domain } = prepared
   const lead = (name: keyof typeof wires, url: string): string => {
     const led = new URL(leadThrough(wires[name], url))
@@ -112,12 +116,12 @@ export async function openStage(owner: Owner, drill: Drill, notify: (sentence: s
     },
   }
   gateway = await startReplica(owner, options, environment, output, within)
-  return stage
+  return fixture
 }
 
 /** Memory and descriptors of the gateway and its workers together. */
-export function readHoldings(stage: Stage): Readonly<{ rssBytes: number; descriptors: number }> {
-  const pids = stage.pids()
+export function readHoldings(fixture: DrillFixture): Readonly<{ rssBytes: number; descriptors: number }> {
+  const pids = fixture.pids()
   return {
     rssBytes: pids.reduce((sum, pid) => sum + readRssOf(pid), 0),
     descriptors: pids.reduce((sum, pid) => sum + countDescriptorsOf(pid), 0),
@@ -170,9 +174,9 @@ async function startUpstream(owner: Owner): Promise<DrillUpstream> {
 }
 
 /** The file of a drill's audit, so that it can be put elsewhere. */
-export const auditFile = ({ directory }: Stage): string => join(directory, 'drill-audit.jsonl')
+export const auditFile = ({ directory }: DrillFixture): string => join(directory, 'drill-audit.jsonl')
 
-export const resumeAnswers = ({ upstream }: Stage): void => upstream.answer(answerWell)
+export const resumeAnswers = ({ upstream }: DrillFixture): void => upstream.answer(answerWell)
 
 /** The sum of a metric over all labels. */
 const sumMetric = (text: string, name: string): number =>

@@ -18,7 +18,7 @@ export type Way = Readonly<{
 }>
 
 /** A proxy in front of a gateway, the same gateway with nothing in front, and one backend behind both. */
-export type Stage = Readonly<{
+export type IngressFixture = Readonly<{
   world: TestWorld
   backend: Backend
   front: Way
@@ -37,8 +37,8 @@ export type Wire = Readonly<{ cut: () => void; mend: () => void }>
 /** Starts the proxy between these ports; it listens when this resolves. */
 export type StartFront = (t: Test, places: Places) => Promise<void>
 
-/** A stage of the test's own; the world may be shared. */
-export async function startStage(t: Test, world: TestWorld, startFront: StartFront): Promise<Stage> {
+/** A fixture of the test's own; the world may be shared. */
+export async function startIngressFixture(t: Test, world: TestWorld, startFront: StartFront): Promise<IngressFixture> {
   const backend = await startBackend(t)
   const toBackend = await startTcpProxy(t, { port: backend.port })
   const alone = await startTestGateway(t, { world, upstreams: leadTo(backend.port) })

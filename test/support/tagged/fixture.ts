@@ -64,14 +64,14 @@ const clusterRoute = {
   cluster: { param: 'clusterId' },
 }
 
-export type TaggedStage = Readonly<{
+export type TaggedFixture = Readonly<{
   replica: Replica
   backend: TaggedBackend
   /** The beginning of the path that leads to each origin. */
   places: readonly string[]
 }>
 
-export type TaggedStageOptions = Readonly<{
+export type TaggedFixtureOptions = Readonly<{
   world: Described
   origins: number
   workers: number
@@ -85,7 +85,7 @@ export type TaggedStageOptions = Readonly<{
  * A gateway with one backend of many origins, each an upstream that all organizations share. An origin that was seen to send
  * a surplus is not reused for a while, and one alone would try a defence only once.
  */
-export async function startTaggedStage(owner: Owner, options: TaggedStageOptions): Promise<TaggedStage> {
+export async function startTaggedFixture(owner: Owner, options: TaggedFixtureOptions): Promise<TaggedFixture> {
   const { world, origins, workers, authority, upstream } = options
   const certificate = authority?.issue(ownNames)
   const backend = await startTaggedBackend(owner, {

@@ -34,7 +34,7 @@ export type Use = Readonly<{
   listRequests: () => readonly RecordedRequest[]
 }>
 
-export type Stage = Readonly<{
+export type SdkFixture = Readonly<{
   world: TestWorld
   backend: AgentBackend
   /** A gateway's settings for the world's database, which has time: on a busy machine a lookup takes a while. */
@@ -63,7 +63,7 @@ const markerlessRoutes = modelRoutes.map((route) =>
 )
 
 /** Starts whatever an SDK may meet, short of the gateway's own end. */
-export async function startStage(t: Test): Promise<Stage> {
+export async function startSdkFixture(t: Test): Promise<SdkFixture> {
   const world = await startTestWorld(t)
   const backend = await startAgentBackend(t)
   const upstreams = { agents: { url: backend.url } }
