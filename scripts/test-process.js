@@ -93,7 +93,8 @@ export function startTestProcess({ database, memoryFolder, environment }) {
     isSpent = !isOk || (await said).rss > mostBytes
     const fault = isLate ? `not done within ${timeoutMs / 1_000} s` : isGone ? `ended with ${code}` : undefined
     const seconds = (performance.now() - startedMs) / 1_000
-    return { isOk, fault, seconds, processorSeconds: isGone ? undefined : (await said).processorSeconds }
+    const { processorSeconds, starts = 0 } = isGone ? {} : await said
+    return { isOk, fault, seconds, processorSeconds, starts }
   }
 
   async function endOutput() {

@@ -1,5 +1,6 @@
 // A process of the runner: it takes file after file, and gives each a test of its own. So Node loads and compiles each
 // module once for many files.
+import { subscribe } from 'node:diagnostics_channel'
 import { readFileSync } from 'node:fs'
 import { register } from 'node:module'
 import { resolve } from 'node:path'
@@ -28,6 +29,17 @@ function readChildrensSeconds() {
 
 let processorSeconds = readProcessorSeconds()
 
+/** A process that is `sallyport`, or one that keeps its modules for many commands. */
+const isStart = (word) => /(?:^|\/)(?:dist\/main|support\/command-host)\.js$/.test(word)
+
+let starts = 0
+subscribe('child_process', ({ process: child }) =>
+  // Node tells before the words are known.
+  queueMicrotask(() => {
+    if (child.spawnargs?.some(isStart)) starts += 1
+  }),
+)
+
 // A file may have left a handle that would keep the process.
 process.on('disconnect', () => process.exit())
 process.on('message', async ({ file, timeoutMs }) => {
@@ -36,8 +48,9 @@ process.on('message', async ({ file, timeoutMs }) => {
     await import(pathToFileURL(resolve(file)).href)
   })
   const total = readProcessorSeconds()
-  process.send({ rss: process.memoryUsage.rss(), processorSeconds: total - processorSeconds })
+  process.send({ rss: process.memoryUsage.rss(), processorSeconds: total - processorSeconds, starts })
   processorSeconds = total
+  starts = 0
   // With its first line tap lets a process end that is idle.
   process.channel.ref()
 })

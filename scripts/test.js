@@ -20,7 +20,7 @@ const jobs = Number(process.env.TEST_JOBS) || availableParallelism() + 4
 const named = process.argv.slice(2).filter((word) => !word.startsWith('--'))
 const options = new Set(process.argv.slice(2).filter((word) => word.startsWith('--')))
 
-const count = { passed: 0, failed: 0, skipped: 0 }
+const count = { passed: 0, failed: 0, skipped: 0, starts: 0 }
 const failures = []
 
 /** A test is an innermost named block; assertions are its parts. Calls back for each that fails. */
@@ -57,15 +57,18 @@ async function run(file, worker) {
   const onFailed = () => {
     isNoted = true
   }
-  const { isOk, fault, seconds, processorSeconds } = await worker.run(file, {
+  const { isOk, fault, seconds, processorSeconds, starts } = await worker.run(file, {
     timeoutMs,
     onParser: (parser) => watch(parser, [file], onFailed),
   })
   // It may have crashed or timed out outside of every test.
   if (fault !== undefined) failures.push({ path: [file], diag: { fault } })
   if (!isOk && !isNoted) note('failed', [file])
-  const cost = processorSeconds === undefined ? '' : `, ${processorSeconds.toFixed(1)} s of a processor`
-  console.log(`${isOk ? 'ok    ' : 'FAILED'} ${file} (${seconds.toFixed(1)} s${cost})`)
+  count.starts += starts
+  const costs = [`${seconds.toFixed(1)} s`]
+  if (processorSeconds !== undefined) costs.push(`${processorSeconds.toFixed(1)} s of a processor`)
+  if (starts > 0) costs.push(`${starts} ${starts === 1 ? 'start' : 'starts'}`)
+  console.log(`${isOk ? 'ok    ' : 'FAILED'} ${file} (${costs.join(', ')})`)
   for (const failure of failures.filter(({ path }) => path[0] === file)) describe(failure)
 }
 
@@ -161,5 +164,7 @@ await database?.stop()
 
 // Once more, where a long run is read from its end.
 if (named.length !== 1) failures.forEach(describe)
-console.log(`\n${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`)
+// Each takes most of a processor's second, so a whole run is to have few.
+console.log(`\n${count.starts} starts of sallyport`)
+console.log(`${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`)
 process.exit(count.failed === 0 && count.passed > 0 ? 0 : 1)
