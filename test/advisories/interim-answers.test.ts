@@ -3,7 +3,7 @@ import { createServer, type Socket } from 'node:net'
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { call } from '../support/client.ts'
-import { openRawClient, openRoute, until, writeConfiguration } from '../support/gateway.ts'
+import { openRawClient, openRoute, startTestGateway, until, writeConfiguration } from '../support/gateway.ts'
 import { isAlive, type Serving, startServing } from '../support/serve.ts'
 
 const whole = 'HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nseen'
@@ -14,6 +14,15 @@ const path = '/x'
 function serve(t: Test, upstream: string): Promise<Serving> {
   const folder = dirname(writeConfiguration(t, { routes: [{ ...openRoute, websocket: true }] }))
   return startServing(t, { upstream, settings: { policies: { directory: join(folder, 'policies') } } })
+}
+
+/** The same beside the test, where the count of calls on a stack does not matter. */
+async function serveHere(t: Test, url: string): Promise<string> {
+  const gateway = await startTestGateway(t, {
+    routes: [{ ...openRoute, websocket: true }],
+    upstreams: { platform: { url } },
+  })
+  return gateway.public
 }
 
 const handshake =
@@ -64,7 +73,7 @@ for (const [name, head] of Object.entries(heads))
 t.test('as many interim answers as are allowed pass, and one more is a broken answer', async (t) => {
   let answer = ''
   const upstream = await startUpstream(t, (socket) => socket.write(answer))
-  const { public: url } = await serve(t, upstream)
+  const url = await serveHere(t, upstream)
   const statusFor = async (bytes: string): Promise<number> => {
     answer = bytes
     return (await call(url, { path: `${path}?attack` })).status
@@ -98,7 +107,7 @@ t.test('an interim answer that was not asked for is ignored', async (t) => {
     asked += 1
     socket.write(answer)
   })
-  const { public: url } = await serve(t, upstream)
+  const url = await serveHere(t, upstream)
   for (const [name, head] of Object.entries(unasked)) {
     answer = head + whole
     for (const connection of ['close', 'keep-alive']) {
@@ -112,7 +121,7 @@ t.test('an interim answer that was not asked for is ignored', async (t) => {
 t.test('a 101 that was not asked for is a broken answer, and so is one of another version', async (t) => {
   let answer = ''
   const upstream = await startUpstream(t, (socket) => socket.write(answer))
-  const { public: url } = await serve(t, upstream)
+  const url = await serveHere(t, upstream)
   for (const head of [
     'HTTP/1.1 101 Switching Protocols',
     'HTTP/1.0 101',
@@ -136,7 +145,7 @@ t.test('interim answers one by one are counted as well', async (t) => {
     }
     drip(100)
   })
-  const { public: url } = await serve(t, upstream)
+  const url = await serveHere(t, upstream)
   t.equal((await call(url, { path: `${path}?attack` })).status, 503)
   await until(() => sockets.every(({ destroyed }) => destroyed), 'the end of its connection')
 })

@@ -6,7 +6,7 @@ import { createAuthority, ownNames, testCertificates } from '../support/certific
 import { call } from '../support/client.ts'
 import { until } from '../support/gateway.ts'
 import { createSigner } from '../support/key-set.ts'
-import { runServe, startServing } from '../support/serve.ts'
+import { runRefused, startServing } from '../support/serve.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -72,8 +72,8 @@ testCertificates(t, 'keys of an https issuer are fetched over TLS', async (t) =>
 t.test('a configuration with an http address for the keys of an https issuer does not start', async (t) => {
   const settings = settingsFor({ issuer: 'https://login.example', jwksUri: 'http://login.example/keys' })
   for (const workers of [1, 2]) {
-    const serve = runServe(t, { settings: { ...settings, workers } })
-    t.equal(await serve.ended, 2)
-    t.match(serve.stderr(), /gateway\.yaml:1:\d+: issuers: jwksUri of https:\/\/login\.example is not https/)
+    const refused = await runRefused(t, { settings: { ...settings, workers } })
+    t.equal(refused.code, 2)
+    t.match(refused.stderr, /gateway\.yaml:1:\d+: issuers: jwksUri of https:\/\/login\.example is not https/)
   }
 })

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { runProcess } from '../support/command-line.ts'
+import { runCommand } from '../support/command-line.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { openTerminal, terminalLack } from '../support/terminal.ts'
 
@@ -34,7 +34,7 @@ testUnlessLacking(
   t,
   'bash completes commands, options and files',
   async (t) => {
-    writeFileSync(join(folder, 'c.bash'), (await runProcess(['completion', 'bash'])).stdout)
+    writeFileSync(join(folder, 'c.bash'), (await runCommand(['completion', 'bash'])).stdout)
     const complete = `source c.bash; read -ra COMP_WORDS <<< "$1"; [[ $1 == *' ' ]] && COMP_WORDS+=('')
       COMP_CWORD=$((\${#COMP_WORDS[@]} - 1)); _sallyport; printf '%s\\n' "\${COMPREPLY[@]}"`
     for (const [line, words] of asked.slice(0, 4)) {
@@ -96,5 +96,5 @@ testUnlessLacking(
 
 t.test('an unknown shell is refused, by the names of the known', async (t) => {
   for (const shell of ['powershell', '__proto__'])
-    t.match(await runProcess(['completion', shell]), { code: 2, stdout: '', stderr: /use one of bash, zsh, fish/ })
+    t.match(await runCommand(['completion', shell]), { code: 2, stdout: '', stderr: /use one of bash, zsh, fish/ })
 })

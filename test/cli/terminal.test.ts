@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { findLackingFixes } from '../../gateway/configuration/node-releases.ts'
-import { runProcess } from '../support/command-line.ts'
+import { runCommand, runProcess } from '../support/command-line.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { openTerminal, terminalLack } from '../support/terminal.ts'
 
@@ -14,8 +14,8 @@ const faulty = ['serve', '--config', 'nowhere.yaml']
 
 t.test('the version is told in one line, and as JSON with all that it goes with', async (t) => {
   for (const words of [['version'], ['--version'], ['-V']])
-    t.match(await runProcess(words), { code: 0, stdout: `${version}\n` }, words.join(' '))
-  const facts = JSON.parse((await runProcess(['version', '--json'])).stdout)
+    t.match(await runCommand(words), { code: 0, stdout: `${version}\n` }, words.join(' '))
+  const facts = JSON.parse((await runCommand(['version', '--json'])).stdout)
   t.match(facts, { version, node: process.version, policy: 1, schema: { own: Number, adopted: Number } })
   t.ok(facts.commit === null || /^[0-9a-f]{40}$/.test(facts.commit), 'a commit, or none that is known')
   const { code, stderr } = await runProcess(['version'])
@@ -24,12 +24,12 @@ t.test('the version is told in one line, and as JSON with all that it goes with'
 })
 
 t.test('a pipe gets no color, unless it is asked for', async (t) => {
-  const plain = await runProcess(faulty)
+  const plain = await runCommand(faulty)
   t.match(plain.stderr, /^sallyport: /)
   t.notMatch(plain.stderr, '\u001b')
   for (const words of [faulty, ['nope']])
-    t.ok((await runProcess(words, { env: { FORCE_COLOR: '1' } })).stderr.startsWith(red), words.join(' '))
-  const help = await runProcess(['--help'])
+    t.ok((await runCommand(words, { env: { FORCE_COLOR: '1' } })).stderr.startsWith(red), words.join(' '))
+  const help = await runCommand(['--help'])
   t.notMatch(help.stdout, '\u001b')
 })
 

@@ -18,7 +18,7 @@ import {
 } from '../support/audit.ts'
 import { call } from '../support/client.ts'
 import { until } from '../support/gateway.ts'
-import { runServe, startServing } from '../support/serve.ts'
+import { runRefused, runServe, startServing } from '../support/serve.ts'
 import { askAtOnce } from '../support/workers.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
@@ -92,9 +92,9 @@ t.test('a sink that cannot be opened ends the start with 2, and says which and w
     t.equal(await serve.ended, 2)
     t.match(serve.stderr(), /gateway\.yaml:1:\d+: audit\.sink cannot be opened: ENOENT/)
   }
-  const mistaken = runServe(t, { settings: { audit: { sink: 'stdot' } } })
-  t.equal(await mistaken.ended, 2)
-  t.match(mistaken.stderr(), /gateway\.yaml:1:\d+: audit\.sink /)
+  const mistaken = await runRefused(t, { settings: { audit: { sink: 'stdot' } } })
+  t.equal(mistaken.code, 2)
+  t.match(mistaken.stderr, /gateway\.yaml:1:\d+: audit\.sink /)
 })
 
 t.test('off: no audit is written', async (t) => {

@@ -8,7 +8,7 @@ import { createAuthority, type Issued, ownNames, testCertificates } from '../sup
 import type { JsonValue } from '../support/client.ts'
 import { anyPort, until } from '../support/gateway.ts'
 import { openSecureClient, toSecure } from '../support/secure-client.ts'
-import { runServe, startServing } from '../support/serve.ts'
+import { runRefused, startServing } from '../support/serve.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -210,9 +210,9 @@ testCertificates(t, 'programs that ask by a client certificate', async (t) => {
     ] as const
     for (const [listener, words] of rows) {
       const decision = { ...anyPort, ...listener }
-      const serve = runServe(t, { world, settings: { ...settings, listeners: { ...listeners, decision } } })
-      t.equal(await serve.ended, 2)
-      t.match(serve.stderr(), words)
+      const refused = await runRefused(t, { world, settings: { ...settings, listeners: { ...listeners, decision } } })
+      t.equal(refused.code, 2)
+      t.match(refused.stderr, words)
     }
   })
 

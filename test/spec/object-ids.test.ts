@@ -6,9 +6,8 @@ import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import t from 'tap'
 import { call } from '../support/client.ts'
-import { openRawClient, until } from '../support/gateway.ts'
+import { openRawClient, startTestGateway, until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'
-import { startServing } from '../support/serve.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -38,7 +37,11 @@ const upstream = await startHttpUpstream(t, (request, response) => {
   arrived.push(`${request.url}`)
   request.resume().on('end', () => response.end('seen'))
 })
-const serving = await startServing(t, { world, upstream: upstream.url, settings: { policies: { directory: folder } } })
+const serving = await startTestGateway(t, {
+  world,
+  upstreams: { platform: { url: upstream.url } },
+  settings: { policies: { directory: folder } },
+})
 
 const member = oauth(users.member)
 

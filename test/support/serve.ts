@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
 import { generatePem } from '../../gateway/cli/keys.ts'
 import type { JsonValue } from './client.ts'
+import { type Ended, runCommand } from './command-line.ts'
 import { nodeSwitches } from './node-switches.ts'
 import { pressConfiguration, pressEnvironment } from './press/press.ts'
 import { frontFor } from './press/tls-ends.ts'
@@ -116,6 +117,13 @@ export function runServe(t: Test, options: ServeOptions): Serve {
     ended: waitForEnd(child),
   }
 }
+
+/**
+ * Runs `sallyport serve` to its end, which is the refusal of its configuration. Such starts take turns in one process, where
+ * each would otherwise take most of a processor's second.
+ */
+export const runRefused = (t: Test, options: ServeOptions): Promise<Ended> =>
+  runCommand(['serve', '--config', 'gateway.yaml'], { cwd: writeInstallation(t, options) })
 
 function runWithin([execPath, ...words]: readonly string[] = []) {
   if (execPath === undefined) return { execArgv: [...nodeSwitches] }
