@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { may, prepareAuthzen, record, user } from '../support/authzen-fixture.ts'
 import { call } from '../support/client.ts'
-import { until } from '../support/gateway.ts'
+import { startTestGateway, until } from '../support/gateway.ts'
 import { startServing } from '../support/serve.ts'
 import { bearer, startTestWorld } from '../support/world.ts'
 import { type Collector, sdkPackages, startCollector, testSdk } from './collector.ts'
@@ -18,7 +18,7 @@ const questions = [
 t.test('AuthZEN’s calls are in the durations of stages, and no differences of a shadow', async (t) => {
   const shipped = fileURLToPath(new URL('../../policies', import.meta.url))
   const policies = { directory: folder, shadow: shipped }
-  const serving = await startServing(t, { world, settings: { ...fixture.settings, policies } })
+  const serving = await startTestGateway(t, { world, settings: { ...fixture.settings, policies } })
   const read = async (name: string): Promise<number> => {
     const { text } = await call(serving.admin, { path: '/metrics' })
     const lines = text.split('\n')

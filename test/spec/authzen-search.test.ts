@@ -1,8 +1,8 @@
 import t from 'tap'
+import { startAuditedGateway } from '../support/audit.ts'
 import { evaluateAbility, may, prepareAuthzen, record, user } from '../support/authzen-fixture.ts'
 import { type Call, call, type JsonValue } from '../support/client.ts'
-import { openRawClient, until } from '../support/gateway.ts'
-import { startServing } from '../support/serve.ts'
+import { openRawClient, startTestGateway, until } from '../support/gateway.ts'
 import { bearer, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
@@ -73,7 +73,7 @@ for (const id of Object.values(agents)) {
   scattered.push({ kind: 'agent', id: String(id), path: `/agent/${id}/responses`, organizationId })
 }
 
-const serving = await startServing(t, { world, settings: fixture.settings })
+const serving = await startAuditedGateway(t, { world, settings: fixture.settings })
 let ask = fixture.createAsk(serving.decision)
 
 type Found = Readonly<{ type?: string; id?: string; name?: string }>
@@ -400,7 +400,7 @@ t.test('two ids that the column takes for one are not found', async (t) => {
     select id::citext as id, organization_id, owner_id, visibility from resources_record
     union all select unnest('{twin-record,TWIN-record}'::citext[]), ${acme.id}, null, 'organization'`)
   // A connection keeps the types of the statements that it has prepared.
-  ask = fixture.createAsk((await startServing(t, { world, settings: fixture.settings })).decision)
+  ask = fixture.createAsk((await startTestGateway(t, { world, settings: fixture.settings })).decision)
   for (const id of ['twin-record', 'TWIN-record'])
     t.same((await ask('evaluation', may('alice', 'read', record(id)))).json(), { decision: false }, id)
   const found = await whatMay('alice', 'read', 'record')

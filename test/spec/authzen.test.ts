@@ -1,9 +1,9 @@
 import { setTimeout } from 'node:timers/promises'
 import t from 'tap'
+import { startAuditedGateway } from '../support/audit.ts'
 import { evaluateAbility, may, pdpUrl, prepareAuthzen, record, user } from '../support/authzen-fixture.ts'
 import { type Call, call, type JsonValue } from '../support/client.ts'
 import { openRawClient, until } from '../support/gateway.ts'
-import { startServing } from '../support/serve.ts'
 import { testVectors } from '../support/vectors.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
@@ -11,7 +11,7 @@ const world = await startTestWorld(t)
 const { users, organizations, objects, serviceAccounts, agents, clusters } = world
 const { acme, globex } = organizations
 const { settings, database, addToken, evaluator, elsewhere, createAsk } = await prepareAuthzen(t, world)
-const serving = await startServing(t, { world, settings })
+const serving = await startAuditedGateway(t, { world, settings })
 const ask = createAsk(serving.decision)
 const json = { 'content-type': 'application/json' }
 

@@ -1,11 +1,11 @@
 import { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
 import { call } from '../support/client.ts'
-import { startRawUpstream, until } from '../support/gateway.ts'
+import { startRawUpstream, startTestGateway, type TestGateway, until } from '../support/gateway.ts'
 import { type Account, populate } from '../support/population.ts'
 import { testRedisServer } from '../support/redis.ts'
 import { startRedisServer } from '../support/redis-server.ts'
-import { startServing } from '../support/serve.ts'
+import { type Serving, startServing } from '../support/serve.ts'
 import { leadThrough, startTcpProxy } from '../support/tcp-proxy.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
@@ -16,13 +16,21 @@ const upstream = await startRawUpstream(t, (socket) => {
   socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}')
 })
 
-async function startBehind(t: Test, settings: Readonly<Record<string, unknown>>) {
+type Settings = Readonly<Record<string, unknown>>
+
+/** In this process, where no log is looked at. */
+const startHere = (t: Test, settings: Settings) =>
+  startTestGateway(t, { world, settings, upstreams: { platform: { url: upstream.url }, data: { url: upstream.url } } })
+
+const startAside = (t: Test, settings: Settings) => startServing(t, { world, settings, upstream: upstream.url })
+
+async function startBehind<Started extends TestGateway | Serving>(
+  t: Test,
+  own: Settings,
+  start: (t: Test, settings: Settings) => Promise<Started>,
+) {
   const proxy = await startTcpProxy(t, { port: Number(new URL(world.databaseUrl).port) })
-  const serving = await startServing(t, {
-    world,
-    settings: { database: { url: leadThrough(proxy, world.databaseUrl) }, ...settings },
-    upstream: upstream.url,
-  })
+  const serving = await start(t, { database: { url: leadThrough(proxy, world.databaseUrl) }, ...own })
   const ask = async ({ headers }: Pick<Account, 'headers'>): Promise<number> =>
     (await call(serving.public, { path: '/datasets', headers })).status
   const breakDown = (): void => {
@@ -58,7 +66,7 @@ async function startBehind(t: Test, settings: Readonly<Record<string, unknown>>)
 }
 
 t.test('callers known before go on for the grace, others do not, and it is said', async (t) => {
-  const gateway = await startBehind(t, { directory: { graceMs: 600_000 } })
+  const gateway = await startBehind(t, { directory: { graceMs: 600_000 } }, startAside)
   await gateway.hears()
   const known = await gateway.addHeard('known')
   await until(async () => (await gateway.ask(known)) === 200, 'the answer')
@@ -79,7 +87,7 @@ t.test('callers known before go on for the grace, others do not, and it is said'
 
 testRedisServer(t, 'a change that was heard of ends the grace, even where PostgreSQL cannot be asked', async (t) => {
   const redis = await startRedisServer(t)
-  const gateway = await startBehind(t, { directory: { graceMs: 600_000 }, redis: { url: redis.url } })
+  const gateway = await startBehind(t, { directory: { graceMs: 600_000 }, redis: { url: redis.url } }, startHere)
   await gateway.hears()
   await until(async () => (await gateway.readMetrics()).includes('source_up{source="redis"} 1'), 'Redis', 20_000)
   const [revoked, kept] = [await gateway.addHeard('revoked'), await gateway.addHeard('kept')]
@@ -95,7 +103,7 @@ testRedisServer(t, 'a change that was heard of ends the grace, even where Postgr
 })
 
 t.test('grace is off by default', async (t) => {
-  const gateway = await startBehind(t, {})
+  const gateway = await startBehind(t, {}, startHere)
   await gateway.hears()
   const known = await addAccount('default')
   await until(async () => (await gateway.ask(known)) === 200, 'the answer')

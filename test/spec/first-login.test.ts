@@ -1,18 +1,21 @@
 import pg from 'pg'
 import t from 'tap'
 import { type Answer, call } from '../support/client.ts'
-import { until } from '../support/gateway.ts'
+import { startTestGateway, until } from '../support/gateway.ts'
 import { startReplica } from '../support/replicas.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
 const world = await startTestWorld(t)
-const replicas = await Promise.all(
-  ['replica-1', 'replica-2'].map((name) => {
-    const url = `${world.databaseUrl}?application_name=${name}`
-    // A crowd that is queued must not time out.
-    return startReplica(t, { world, settings: { database: { url, connectTimeoutMs: 20_000, queryTimeoutMs: 20_000 } } })
-  }),
-)
+/** A crowd that is queued must not time out. */
+const optionsOf = (name: string) => {
+  const url = `${world.databaseUrl}?application_name=${name}`
+  return { world, settings: { database: { url, connectTimeoutMs: 20_000, queryTimeoutMs: 20_000 } } }
+}
+/** Two processes, of which this is one. */
+const replicas = await Promise.all([
+  startTestGateway(t, optionsOf('replica-1')),
+  startReplica(t, optionsOf('replica-2')),
+])
 
 const database = new pg.Pool({ connectionString: world.databaseUrl, max: 2 })
 database.on('error', () => undefined)

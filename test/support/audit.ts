@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { Test } from 'tap'
 import { call, type JsonValue } from './client.ts'
-import { until } from './gateway.ts'
+import { startTestGateway, type TestGateway, type TestGatewayOptions, until } from './gateway.ts'
 import { type HttpUpstream, startHttpUpstream } from './http-upstream.ts'
 import type { Owner } from './owner.ts'
 import { type Serving, startServing } from './serve.ts'
@@ -37,6 +37,15 @@ export const readAudit = (...files: readonly string[]): readonly JsonValue[] =>
       .slice(0, -1)
       .map((line): JsonValue => JSON.parse(line))
   })
+
+/** A gateway in this process, with the lines of its audit so far. */
+export type AuditedGateway = TestGateway & Readonly<{ audit: () => readonly JsonValue[] }>
+
+export async function startAuditedGateway(t: Test, options: TestGatewayOptions): Promise<AuditedGateway> {
+  const sink = join(makeAuditFolder(t), 'audit.jsonl')
+  const gateway = await startTestGateway(t, { ...options, settings: { ...options.settings, audit: { sink } } })
+  return { ...gateway, audit: () => readAudit(sink) }
+}
 
 /** Lines of decisions; each request has one. */
 export const decisionsOf = (lines: readonly JsonValue[]): readonly JsonValue[] =>
