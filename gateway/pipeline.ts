@@ -114,7 +114,7 @@ export const createPipeline = (stage: Stages) => {
       const audited = passForwarded(stage, permit, upstream, received, { record, observer })
       if (audited !== undefined) await audited
       open = stage.recheck.open({ exchange, permit, upstream, host: headers.host, report: record }, heard)
-      if (open.namedAtMs > 0) await requireConfirmed(open, stage.recheck)
+      if (open.isNamed) await requireConfirmed(open, stage.recheck)
       const begun = awaitBegin(open, upstream, received)
       if (begun !== undefined) await begun
       const response = await stage.forward(permit, upstream, pinAtHead(stage, permit, upstream, open), received)
@@ -166,7 +166,7 @@ function passOn(
 const confirmBy =
   (recheck: Recheck, open: OpenExchange): RelayContext['confirm'] =>
   () =>
-    open.namedAtMs > 0 || (!open.isStale && recheck.isUnconfirmed(open)) ? recheck.confirm(open) : undefined
+    open.isNamed || (!open.isStale && recheck.isUnconfirmed(open)) ? recheck.confirm(open) : undefined
 
 /** A change came after the facts of the permit were read, so it is judged again before its first byte goes out. */
 async function requireConfirmed(open: OpenExchange, recheck: Recheck): Promise<void> {
@@ -219,7 +219,7 @@ async function pinJudgedAgain(
 }
 
 function sent(open: OpenExchange, pinned: PinnedHeaders): PinnedHeaders {
-  open.isForwarded = true
+  open.noteForwarded()
   return pinned
 }
 

@@ -29,9 +29,9 @@ export class ExpiryClock {
     return this.#wallAheadMs
   }
 
-  find({ proof, openedAtMs }: OpenExchange, { exchange, permit }: Opening): number {
+  find({ proof, openedAtMs }: OpenExchange, { exchange, permit }: Opening): number | undefined {
     const endsAtMs = this.#toMonotonic(proof?.endsAtMs)
-    if (endsAtMs === 0) return 0
+    if (endsAtMs === undefined) return undefined
     const { endAtExpiry, maxLifeMs } = this.#options
     const isWebSocket = exchange.isHandshake && permit.match.route.isWebSocket
     const endsWithJwt = endAtExpiry === 'all' || (endAtExpiry === 'websocket' && isWebSocket)
@@ -56,9 +56,8 @@ export class ExpiryClock {
     return Math.max(0, stepMs)
   }
 
-  #toMonotonic(wallMs: number | undefined): number {
-    if (wallMs === undefined) return 0
-    return Math.max(1, Math.ceil(wallMs - this.#latestAheadMs))
+  #toMonotonic(wallMs: number | undefined): number | undefined {
+    return wallMs === undefined ? undefined : Math.ceil(wallMs - this.#latestAheadMs)
   }
 
   #readWallAhead(): number {

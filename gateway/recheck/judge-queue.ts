@@ -62,15 +62,18 @@ export class JudgeQueue {
   }
 
   addNamed(open: OpenExchange, namedAtMs: number): void {
-    if (open.namedAtMs === 0) open.namedAtMs = namedAtMs
+    open.name(namedAtMs)
     if (open.queue === 'facts' && namedAtMs > this.#factsAtMs) open.queue = 'outdated-facts'
     this.add(open)
   }
 
   add(open: OpenExchange): void {
-    if (open.end || (open.queue !== undefined && !(open.queue === 'stale' && open.namedAtMs > 0))) return
-    open.queue = open.namedAtMs > 0 ? 'named' : 'stale'
-    if (open.queue === 'named') this.#named.push(open.owner, open)
+    if (open.end) return
+    const place = open.isNamed ? 'named' : 'stale'
+    // One that waits among the stale goes ahead once it is named. Its earlier place is skipped when its turn comes.
+    if (open.queue !== 'none' && !(open.queue === 'stale' && place === 'named')) return
+    open.queue = place
+    if (place === 'named') this.#named.push(open.owner, open)
     else this.#stale.push(open.owner, open)
   }
 
@@ -131,7 +134,7 @@ export class JudgeQueue {
       this.#restUntilMs = monotonicMs() + readRetryMs
       for (const { open, match } of batch.members) {
         if ('code' in match) this.#ends.add(open, match)
-        else open.queue = undefined
+        else open.queue = 'none'
       }
       this.#options.onUnread(error)
       return
@@ -142,7 +145,7 @@ export class JudgeQueue {
         await this.#judgeOne(member, facts, { ...asked, factsAtMs })
       } catch (error) {
         reportFault('timer', error)
-        member.open.queue = undefined
+        member.open.queue = 'none'
       }
       if (slice.isOver()) await slice.next()
     }
@@ -163,7 +166,7 @@ export class JudgeQueue {
       return
     }
     const isOutdated = open.queue === 'outdated-facts'
-    open.queue = undefined
+    open.queue = 'none'
     if (!('code' in match)) open.noteMatch(match)
     this.#verdicts.keep(open, { policyAtMs, heard, factsAtMs, isOutdated }, facts)
   }

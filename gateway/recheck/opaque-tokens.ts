@@ -10,6 +10,7 @@ export type OpaqueTokenOptions = Readonly<{
   now: () => Date
   monotonicMs: () => number
   longestUnknownMs: number
+  knownAt: (readAtMs: number) => number
 }>
 
 type Asking = { readonly answer: OutsideAnswer; untilMs: number }
@@ -69,9 +70,9 @@ export class OpaqueTokens {
     }
     const isSame = nameIdentity(proof) === nameIdentity(fresh) && proof.abilities === fresh.abilities
     // Its facts are being read by the old name; the next look finds the answer in the cache.
-    if (!isSame && open.queue !== undefined) return
+    if (!isSame && open.queue !== 'none') return
     open.proof = fresh
-    open.isStale ||= !isSame
+    if (!isSame) open.markStale(Math.floor(this.#options.knownAt(open.verifiedAtMs)))
   }
 }
 

@@ -43,10 +43,41 @@ export type Opening = Readonly<{
 /** RFC 6455 7.4.1: the endpoint violates a policy. */
 const policyViolation = 1008
 
+/** How its right stands. An object of its own lasts only as long as its state, since thousands are `proven` for hours. */
+export type Standing =
+  | Readonly<{ kind: 'proven' | 'stale' }>
+  | Readonly<{ kind: 'named'; sinceMs: number; isStale: boolean }>
+  | Readonly<{ kind: 'ended'; atMs: number; end: AccessEnd }>
+
+const proven: Standing = { kind: 'proven' }
+const stale: Standing = { kind: 'stale' }
+
+type QueuePlace = 'none' | 'stale' | 'named' | 'facts' | 'outdated-facts'
+
 /**
- * An exchange that was permitted and has not ended, with the facts by which it is judged again. Thousands are open for
- * hours, so once the head of the response is in, it holds no user and no credential. Times are whole milliseconds of the
- * monotonic clock, or 0 while unset.
+ * An exchange that was permitted and has not ended, with the facts by which it is judged again. Three things of it change
+ * independently. The first is the standing of its right:
+ *
+ * | Standing | Begins | Promises | Becomes |
+ * |---|---|---|---|
+ * | `proven` | facts permit it | facts that nothing proves for `readAgainMs` are read again | `stale`, `named`, `ended` |
+ * | `stale` | everything changed, the policy, or its token's abilities | ends once its facts are unknown for longer than `onUnknown` bears | `proven` by facts of a later time, `named`, `ended` |
+ * | `named` | a change names it, or its head waits for a verdict | ends `namedMs` later, whatever else names it meanwhile | `proven` or `stale` by facts of a later time, `ended` |
+ * | `ended` | its right is lost, unproven, expired or ordered to end | its client was told, and is cut off `cutOffMs` later | nothing |
+ *
+ * A named exchange remembers whether it was stale, since facts may be newer than the change that names it, and older than
+ * the policy. The second is its place in the queue that reads facts:
+ *
+ *     none ──▶ stale ──▶ facts ── judged, or unread ──▶ none
+ *      ╰─────▶ named ──▶ ╯ ╰── named meanwhile ──▶ outdated-facts ── judged ──▶ named
+ *
+ * One that waits as `stale` goes over to `named` when a change names it.
+ *
+ * The third is its request: `permitted` until its head is written, `forwarded` until the head of the response is in, and
+ * then `answered`. An answered one holds no user and no credential, since thousands are open for hours. If the client
+ * leaves, or all is relayed, each state ends, and the exchange is in no list any more.
+ *
+ * Times are whole milliseconds of the monotonic clock.
  */
 export class OpenExchange implements Slot<OpenExchange> {
   member: OpenExchange | undefined = this
@@ -62,16 +93,12 @@ export class OpenExchange implements Slot<OpenExchange> {
   proof: Proof | undefined
   #place: Place
   consultation: Consultation | undefined
-  consultedAtMs = 0
-  expiresAtMs = 0
+  expiresAtMs: number | undefined
+  /** The time at which facts were read that were judged last. Of a stale one, the last moment at which they are known to hold. */
   verifiedAtMs: number
-  /** The time of the first change that names this exchange and is not judged yet. */
-  namedAtMs = 0
-  /** Whether the facts must be read again, even if no change was missed since. */
-  isStale = false
-  queue: 'named' | 'stale' | 'facts' | 'outdated-facts' | undefined
-  /** Whether the head of the request was written, to one upstream at least. */
-  isForwarded = false
+  #standing = proven
+  queue: QueuePlace = 'none'
+  #progress: 'permitted' | 'forwarded' | 'answered' = 'permitted'
   #permit: Permit | undefined
   /** The last decision, while its decision points have not said yes. */
   #pending: Pending | undefined
@@ -79,8 +106,6 @@ export class OpenExchange implements Slot<OpenExchange> {
   heard: number
   stream: Readonly<{ endAccess: (code: AccessEndCode, cause: unknown) => void }> | undefined
   #request: Cancellable | undefined
-  end: AccessEnd | undefined
-  endedAtMs = 0
 
   constructor(
     { exchange, permit, upstream, host, report }: Opening,
@@ -103,11 +128,45 @@ export class OpenExchange implements Slot<OpenExchange> {
     this.verifiedAtMs = verifiedAtMs
     this.#report = report
     this.#place = describePlace(match, upstream, exchange)
-    if (caller && match.route.questions.length > 0) {
-      this.consultation = composeConsultation(match, caller)
-      this.consultedAtMs = nowMs
-    }
+    if (caller && match.route.questions.length > 0) this.consultation = composeConsultation(match, caller)
     this.noteResource(match, caller?.resource)
+  }
+
+  get standing(): Standing {
+    return this.#standing
+  }
+
+  get isNamed(): boolean {
+    return this.#standing.kind === 'named'
+  }
+
+  /** Whether the facts must be read again, even if no change was missed since. */
+  get isStale(): boolean {
+    return this.#standing.kind === 'stale' || (this.#standing.kind === 'named' && this.#standing.isStale)
+  }
+
+  get end(): AccessEnd | undefined {
+    return this.#standing.kind === 'ended' ? this.#standing.end : undefined
+  }
+
+  /** Only the first change counts until it is judged: a tenant may name its own exchanges without an end. */
+  name(sinceMs: number): void {
+    const { kind } = this.#standing
+    if (kind === 'proven' || kind === 'stale') this.#standing = { kind: 'named', sinceMs, isStale: kind === 'stale' }
+  }
+
+  /** From now on no proof adds to the age of its facts, which are known to have held at `knownAtMs`. */
+  markStale(knownAtMs: number): void {
+    if (this.isStale || this.end) return
+    this.verifiedAtMs = knownAtMs
+    this.#standing = this.#standing.kind === 'named' ? { ...this.#standing, isStale: true } : stale
+  }
+
+  /** It was judged, and stays open. A change after those facts, or after that policy, is left to judge. */
+  noteJudged(left: Readonly<{ isStale: boolean; namedSinceMs: number | undefined }>): void {
+    if (this.#standing.kind === 'ended') return
+    this.#standing = left.isStale ? stale : proven
+    if (left.namedSinceMs !== undefined) this.name(left.namedSinceMs)
   }
 
   get asksForWebSocket(): boolean {
@@ -161,13 +220,13 @@ export class OpenExchange implements Slot<OpenExchange> {
 
   /** After `releasePermit` no head will be written. */
   keepPermit(permit: Permit): void {
-    if (!this.#permit) return
+    if (this.#progress === 'answered') return
     this.#permit = permit
     this.#pending = undefined
   }
 
   keepPending(pending: Pending): void {
-    if (this.#permit) this.#pending = pending
+    if (this.#progress !== 'answered') this.#pending = pending
   }
 
   /** The decision points have said yes to all questions of the pending decision. */
@@ -184,7 +243,17 @@ export class OpenExchange implements Slot<OpenExchange> {
       )
   }
 
+  noteForwarded(): void {
+    this.#progress = 'forwarded'
+  }
+
+  /** Whether the head of the request was written, to one upstream at least. */
+  get isForwarded(): boolean {
+    return this.#progress !== 'permitted'
+  }
+
   releasePermit(): void {
+    this.#progress = 'answered'
     this.#permit = undefined
     this.#pending = undefined
   }
@@ -218,8 +287,7 @@ export class OpenExchange implements Slot<OpenExchange> {
   /** Stops both directions. Before the response has begun, the pipeline answers. */
   finish(end: AccessEnd, nowMs: number): void {
     if (this.end || this.isOver) return
-    this.end = end
-    this.endedAtMs = nowMs
+    this.#standing = { kind: 'ended', atMs: nowMs, end }
     const { exchange, stream } = this
     if (stream) {
       stream.endAccess(end.code, end.refusal)

@@ -20,7 +20,7 @@ export type OutsideDecisionOptions = ConsultAgain &
     isAwaited: (open: OpenExchange) => boolean
   }>
 
-type Standing = {
+type Consulted = {
   about: Consultation
   /** Whether the decision points said yes to this question, and not only to an earlier one. */
   isYes: boolean
@@ -32,7 +32,7 @@ type Standing = {
 export class OutsideDecisions {
   readonly #options: OutsideDecisionOptions
   readonly #onEnd: (open: OpenExchange, end: AccessEnd) => void
-  readonly #standings = new WeakMap<OpenExchange, Standing>()
+  readonly #standings = new WeakMap<OpenExchange, Consulted>()
   /** Half an organization's share of each decision point is for what is open, and half for its requests. */
   readonly #room = new WaitingRoom({
     places: Number.POSITIVE_INFINITY,
@@ -47,17 +47,17 @@ export class OutsideDecisions {
   noteJudged(open: OpenExchange): Promise<void> | undefined {
     const { consultation: about } = open
     if (!about) {
-      open.consultedAtMs = 0
       this.#standings.delete(open)
       return undefined
     }
     const nowMs = this.#options.monotonicMs()
     const known = this.#standings.get(open)
     const isSame = known !== undefined && asksTheSame(known.about, about)
-    const standing = known ?? this.#standingOf(open, about)
+    // A question that was never looked at is new, or its opening is younger than the next look: it is asked now.
+    const standing = known ?? this.#begin(open, about, nowMs)
     standing.about = about
     standing.isYes &&= isSame
-    if (isSame && open.namedAtMs === 0) {
+    if (isSame && !open.isNamed) {
       if (standing.isYes) open.settlePending()
       return standing.asking
     }
@@ -70,7 +70,9 @@ export class OutsideDecisions {
   look(open: OpenExchange, nowMs: number): void {
     const { consultation: about } = open
     if (!about || open.end || open.isOver) return
-    const standing = this.#standingOf(open, about)
+    // Only the question of the opening is looked at before it was judged, and the opening has its yes.
+    const standing =
+      this.#standings.get(open) ?? this.#begin(open, about, open.openedAtMs + this.#options.recheckMsOf(about))
     const state = standing.answer.stateAt(nowMs)
     if (state === 'lost') this.#onEnd(open, unverified())
     else if (state === 'due') {
@@ -84,24 +86,14 @@ export class OutsideDecisions {
     }
   }
 
-  #standingOf(open: OpenExchange, about: Consultation): Standing {
-    const known = this.#standings.get(open)
-    if (known) return known
-    const { consultedAtMs } = open
-    const { recheckMsOf, monotonicMs, longestUnknownMs } = this.#options
-    const dueAtMs = consultedAtMs > 0 ? consultedAtMs + recheckMsOf(about) : Math.ceil(monotonicMs())
-    const standing: Standing = {
-      about,
-      isYes: consultedAtMs > 0,
-      round: 0,
-      answer: new OutsideAnswer(dueAtMs, longestUnknownMs),
-      asking: undefined,
-    }
+  #begin(open: OpenExchange, about: Consultation, dueAtMs: number): Consulted {
+    const answer = new OutsideAnswer(dueAtMs, this.#options.longestUnknownMs)
+    const standing: Consulted = { about, isYes: true, round: 0, answer, asking: undefined }
     this.#standings.set(open, standing)
     return standing
   }
 
-  async #ask(open: OpenExchange, standing: Standing, about: Consultation): Promise<void> {
+  async #ask(open: OpenExchange, standing: Consulted, about: Consultation): Promise<void> {
     const { consultAgain, recheckMsOf, monotonicMs, isAwaited } = this.#options
     const { round } = standing
     let askedAtMs = monotonicMs()

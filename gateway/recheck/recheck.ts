@@ -129,19 +129,19 @@ export class OpenExchanges {
     this.#keys.note(open)
     const hasNewKeys = open.proof?.kind === 'oauth' && !open.proof.isVerifiedByCurrentKeys
     const isSignedOut = findLogout(open, this.#options.hasEnded) !== undefined
-    if (hasNewKeys || isSignedOut || mayConcern(this.#log, open, heard)) open.namedAtMs = nowMs
+    if (hasNewKeys || isSignedOut || mayConcern(this.#log, open, heard)) open.name(nowMs)
     return open
   }
 
   /** Whether the permit of the facts last judged may be out of date, so that the head must wait for `confirm`. */
   readonly isUnconfirmed = (open: OpenExchange): boolean => {
-    if (open.isPending || this.#reloadedAt > open.heard) return true
-    const isNamed = open.namedAtMs > 0 || open.isStale
-    if (!isNamed && this.#log.position === open.heard) return false
+    if (open.end || open.isPending || this.#reloadedAt > open.heard) return true
+    const isDoubted = open.standing.kind !== 'proven'
+    if (!isDoubted && this.#log.position === open.heard) return false
     if (findLogout(open, this.#options.hasEnded) !== undefined) return true
     const confirmedAtMs = this.#confirmedAtMs.get(open) ?? Number.NEGATIVE_INFINITY
     if (this.#options.monotonicMs() - confirmedAtMs <= requestMs) return false
-    return isNamed || mayConcern(this.#log, open, open.heard)
+    return isDoubted || mayConcern(this.#log, open, open.heard)
   }
 
   /**
@@ -153,7 +153,7 @@ export class OpenExchanges {
     if (open.isOver || open.end) return
     const sinceMs = this.#options.monotonicMs()
     // It goes before those that no change named, and ends if its facts cannot be read in time.
-    if (open.namedAtMs === 0) open.namedAtMs = Math.ceil(sinceMs)
+    open.name(Math.ceil(sinceMs))
     await new Promise<void>((resolve) => {
       this.#waiting.set(open, { sinceMs, resolve })
       this.#queue.add(open)
@@ -236,14 +236,12 @@ export class OpenExchanges {
   #markStale(): void {
     this.#staleSinceMs = this.#options.monotonicMs()
     this.#open.visit(
-      (open) => {
-        open.verifiedAtMs = this.#knownAt(open)
-        open.isStale = true
-      },
+      (open) => open.markStale(this.#knownAt(open)),
       () => this.#sweep(),
     )
   }
 
+  /** Proof that no change was missed says nothing of a stale one: it missed one. */
   #knownAt({ isStale, verifiedAtMs }: OpenExchange): number {
     return isStale ? verifiedAtMs : Math.floor(this.#options.knownAt(verifiedAtMs))
   }
@@ -264,16 +262,17 @@ export class OpenExchanges {
   }
 
   #look(open: OpenExchange, nowMs: number, stepMs: number): void {
-    if (open.end) {
-      if (nowMs - open.endedAtMs > cutOffMs) open.exchange.reset()
+    const { standing } = open
+    if (standing.kind === 'ended') {
+      if (nowMs - standing.atMs > cutOffMs) open.exchange.reset()
       return
     }
-    if (open.expiresAtMs > 0) open.expiresAtMs = Math.max(1, open.expiresAtMs - stepMs)
+    if (open.expiresAtMs !== undefined && stepMs > 0) open.expiresAtMs -= stepMs
     const ageMs = open.proof || open.isStale ? nowMs - this.#knownAt(open) : 0
-    const namedForMs = open.namedAtMs > 0 ? nowMs - open.namedAtMs : 0
-    if (open.expiresAtMs > 0 && nowMs >= open.expiresAtMs) this.#finish(open, expiryOf(open))
+    const namedForMs = standing.kind === 'named' ? nowMs - standing.sinceMs : 0
+    if (open.expiresAtMs !== undefined && nowMs >= open.expiresAtMs) this.#finish(open, expiryOf(open))
     else if (namedForMs > namedMs || ageMs > this.#longestUnknownMs) this.#finish(open, unverified())
-    else if (open.namedAtMs > 0 || open.isStale || ageMs > readAgainMs) this.#queue.add(open)
+    else if (standing.kind !== 'proven' || ageMs > readAgainMs) this.#queue.add(open)
     this.#opaque.look(open, nowMs)
     this.#outside.look(open, nowMs)
   }
@@ -288,16 +287,17 @@ export class OpenExchanges {
     open.heard = heard
     const asking = this.#outside.noteJudged(open)
     open.verifiedAtMs = Math.floor(factsAtMs)
-    if (this.#staleSinceMs <= policyAtMs) open.isStale = false
     this.#expiry.move(open, tokens)
     const waiter = this.#waiting.get(open)
     if (waiter) this.#options.onRound()
     const isAwaited = waiter !== undefined && mayConcern(this.#log, open, heard)
     const isTooOld = waiter !== undefined && factsAtMs < waiter.sinceMs
-    if (isOutdated || isAwaited || isTooOld) {
-      open.namedAtMs = Math.max(1, Math.ceil(factsAtMs))
-      this.#queue.add(open)
-    } else open.namedAtMs = 0
+    const isNamedAgain = isOutdated || isAwaited || isTooOld
+    open.noteJudged({
+      isStale: open.isStale && this.#staleSinceMs > policyAtMs,
+      namedSinceMs: isNamedAgain ? Math.ceil(factsAtMs) : undefined,
+    })
+    if (isNamedAgain) this.#queue.add(open)
     if (!waiter || isTooOld) return
     this.#confirmedAtMs.set(open, factsAtMs)
     if (asking === undefined) this.#settle(open)

@@ -24,7 +24,7 @@ t.test('a request that its client left leaves nothing that waits for a verdict',
   const opening = openWith(tokenOf(1), state.table, {})
   const hasEnded: Exchange['onEnd'] = (listener, target) => listener(false, target as never) // the listener's own
   const open = recheck.open({ ...opening, exchange: { ...opening.exchange, onEnd: hasEnded } }, heard)
-  t.ok(open.namedAtMs > 0)
+  t.ok(open.isNamed)
   let isOver = false
   recheck.confirm(open).then(() => {
     isOver = true
@@ -49,11 +49,11 @@ for (const [name, exchange, opened, expected] of [
     const { recheck, open, state } = createRecheckFixture(t)
     state.table = compileRoutes([opened])
     const { entry } = open(1, recheck.countHeard(), false, exchange)
-    entry.isForwarded = expected !== 'route_changed'
+    if (expected !== 'route_changed') entry.noteForwarded()
     const { policyReads } = state
     state.table = compileRoutes([route])
     recheck.recheckAll()
-    const isKept = (): boolean => state.policyReads > policyReads && entry.queue === undefined && !entry.isStale
+    const isKept = (): boolean => state.policyReads > policyReads && entry.queue === 'none' && !entry.isStale
     await until(() => entry.end !== undefined || isKept(), 'the verdict')
     t.equal(entry.end?.refusal.exactCause, expected)
   })
@@ -78,7 +78,7 @@ t.test('a request waits for the answer of its decision point, whatever is judged
   await until(() => answer !== undefined, 'the question')
   const reads = state.reads.length
   recheck.hear({ kind: 'everything' })
-  await until(() => state.reads.length > reads && entry.queue === undefined && !entry.isStale, 'another verdict')
+  await until(() => state.reads.length > reads && entry.queue === 'none' && !entry.isStale, 'another verdict')
   t.equal(isConfirmed, false)
   answer?.(false)
   await confirmed
@@ -88,13 +88,13 @@ t.test('a request waits for the answer of its decision point, whatever is judged
 t.test('thousands of changes of one tenant make no request of another wait', async (t) => {
   const { recheck, open } = createRecheckFixture(t)
   const heard = recheck.countHeard()
-  const isNamed = (id: number): boolean => open(id, heard).entry.namedAtMs > 0
+  const isNamed = (id: number): boolean => open(id, heard).entry.isNamed
   for (let id = 1_000; id < 11_000; id++) recheck.hear({ kind: 'user', id })
   recheck.hear({ kind: 'organization', id: 7 })
   t.same([2, 7, 1_000, 10_999].map(isNamed), [false, true, true, true])
   for (let id = 20_000; id < 70_000; id++) recheck.hear({ kind: 'user', id })
   t.ok(isNamed(2), 'one that is no longer remembered may concern it')
-  t.equal(open(2).entry.namedAtMs, 0)
+  t.notOk(open(2).entry.isNamed)
 })
 
 t.test('changes of one tenant that never stop end no request of another', async (t) => {
@@ -102,7 +102,7 @@ t.test('changes of one tenant that never stop end no request of another', async 
   const heard = recheck.countHeard()
   recheck.hear({ kind: 'token', id: 2 })
   const { entry } = open(2, heard)
-  t.ok(entry.namedAtMs > 0)
+  t.ok(entry.isNamed)
   const { read } = state
   state.read = async (keys) => {
     for (let id = 1_000; id < 1_100; id++) recheck.hear({ kind: 'token', id })
@@ -124,7 +124,7 @@ t.test('a crowd of one tenant with old facts keeps no other tenant waiting', asy
   })
   state.read = (keys) => isQueued.then(() => read(keys))
   recheck.hear({ kind: 'everything' })
-  await until(() => entry.queue !== undefined, 'its place in the line')
+  await until(() => entry.queue !== 'none', 'its place in the line')
   goOn()
   await until(() => state.reads.length >= 4, 'the reads')
   t.ok(state.reads.slice(0, 2).some(({ tokens }) => tokens.includes(2)))

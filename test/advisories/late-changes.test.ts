@@ -173,7 +173,7 @@ t.test('a tenant that names its own exchanges without an end leaves others their
   const opened = (record: TokenRecord): OpenExchange => new OpenExchange(openWith(record, table, {}), 0, 0, 0)
   for (let count = 0; count < 1_500; count++) {
     const open = opened(tokenOf(1))
-    open.namedAtMs = 1
+    open.name(1)
     queue.add(open)
   }
   queue.add(opened(others))
@@ -219,8 +219,8 @@ const about: Consultation = {
 const asksAbout = (): OpenExchange =>
   ({
     consultation: about,
-    consultedAtMs: 0,
-    namedAtMs: 0,
+    openedAtMs: -59_000,
+    isNamed: false,
     settlePending: () => undefined,
   }) as Partial<OpenExchange> as OpenExchange // no more of it is used
 
@@ -270,8 +270,9 @@ t.test('an exchange whose question failed once is asked about again before its t
 
 t.test('an exchange whose issuer failed once is asked about again before its time is over', async (t) => {
   const state = { ms: 1_000, asked: 0 }
-  const opaque = new OpaqueTokens({ now: () => new Date(0), monotonicMs: () => state.ms, longestUnknownMs: 930 }, () =>
-    t.fail('an exchange ended'),
+  const opaque = new OpaqueTokens(
+    { now: () => new Date(0), monotonicMs: () => state.ms, longestUnknownMs: 930, knownAt: (readAtMs) => readAtMs },
+    () => t.fail('an exchange ended'),
   )
   const askAgain = async () => {
     state.asked += 1

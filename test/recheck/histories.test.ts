@@ -167,7 +167,7 @@ async function request({ recheck, directory, policy, lookUp }: Replica, id: Id):
     await lookUp()
     const entry = recheck.open(openWith(record, table, { isAnswered: false, reset: () => undefined }), heard)
     if (entry.upstreamName !== 'backend' || table !== permitting) return undefined
-    if (entry.namedAtMs > 0) await recheck.confirm(entry)
+    if (entry.isNamed) await recheck.confirm(entry)
     return entry.end ? undefined : entry
   } catch {
     return undefined // refused

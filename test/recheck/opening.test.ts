@@ -29,7 +29,7 @@ async function reload({ recheck, state }: RecheckFixture, routes: readonly Route
   const { policyReads } = state
   state.table = compileRoutes(routes)
   recheck.recheckAll()
-  const isJudged = () => state.policyReads > policyReads && open.queue === undefined && !open.isStale
+  const isJudged = () => state.policyReads > policyReads && open.queue === 'none' && !open.isStale
   await until(() => open.end !== undefined || isJudged(), 'the verdict')
   return open.end?.refusal.exactCause
 }
@@ -49,7 +49,7 @@ t.test('a reload, and a change of anything, between the facts and the first byte
       recheck.hear({ kind: 'everything' })
     }
     const entry = recheck.open(openWith(record, before, {}), heard)
-    t.ok(entry.namedAtMs > 0)
+    t.ok(entry.isNamed)
     await recheck.confirm(entry)
     t.equal(entry.end?.code, 'access_revoked')
   }
@@ -70,7 +70,7 @@ t.test('a change while the facts are read again is judged behind the first byte,
   }
   await recheck.confirm(entry)
   t.equal(entry.end, undefined, 'once is enough')
-  t.ok(entry.namedAtMs > 0, 'the queue judges it')
+  t.ok(entry.isNamed, 'the queue judges it')
   await until(() => entry.end !== undefined, 'its end')
   t.equal(state.reads.length, 2)
   t.equal(entry.end?.code, 'access_revoked')
@@ -136,13 +136,13 @@ t.test('a logout, or a withdrawn key, between the facts and the first byte is ju
     [new TestProof(1, { isVerifiedByCurrentKeys: false }), undefined],
   ] as const
   for (const [proof, cause] of cases) {
-    const open = openByJwt(fixture, proof)
-    t.ok(open.namedAtMs > 0)
-    await fixture.recheck.confirm(open)
+    const open = openByJwt(staged, proof)
+    t.ok(open.isNamed)
+    await staged.recheck.confirm(open)
     t.equal(open.end?.refusal.exactCause, cause)
     if (cause) t.ok(open.end?.isCredential)
   }
-  t.equal(openByJwt(fixture, new TestProof(1)).namedAtMs, 0)
+  t.notOk(openByJwt(staged, new TestProof(1)).isNamed)
 })
 
 t.test('the host of the opening counts', async (t) => {
@@ -168,7 +168,7 @@ t.test('the credential of the opening counts, whatever else its user holds', asy
   const [gone, kept] = [open(1).entry, open(2).entry]
   state.tokens.delete(1)
   recheck.hear({ kind: 'user', id: 1 })
-  await until(() => gone.end !== undefined && kept.namedAtMs === 0, 'the verdicts')
+  await until(() => gone.end !== undefined && !kept.isNamed, 'the verdicts')
   t.equal(kept.end, undefined)
   state.tokens.set(2, { ...tokenOf(2), user: userOf(7, 2) })
   recheck.hear({ kind: 'token', id: 2 })
@@ -186,7 +186,7 @@ t.test('a change of an ancestor of a token, or of its owner, concerns what the t
     recheck.hear(change)
     await until(() => entry.end !== undefined, `the end by the ${change.kind}`, 5_000)
     t.equal(entry.end?.code, 'access_revoked')
-    t.equal(other.namedAtMs, 0)
+    t.notOk(other.isNamed)
     t.ok(state.reads.every(({ tokens }) => !tokens.includes(2)))
   }
 })
@@ -242,7 +242,7 @@ for (const [name, [changed, cause]] of Object.entries(changesOfCluster))
     if (changed) state.clusters.set(7, changed)
     else state.clusters.delete(7)
     recheck.hear({ kind: 'cluster', id: 7 })
-    const isKept = (): boolean => state.reads.length > 0 && open.queue === undefined && open.namedAtMs === 0
+    const isKept = (): boolean => state.reads.length > 0 && open.queue === 'none' && !open.isNamed
     await until(() => open.end !== undefined || isKept(), 'a verdict')
     t.equal(open.end?.refusal.exactCause, cause)
   })
@@ -263,19 +263,19 @@ t.test('a JWT ends WebSockets, or all, or none before `maxLifeMs`, and an API to
     ['none', handshake, late, 'expiry'],
   ] as const
   for (const [endAtExpiry, exchange, endsAtMs, expected] of grid) {
-    const fixture = createRecheckFixture(t, { endAtExpiry, maxLifeMs })
-    fixture.state.table = compileRoutes([socketRoute])
-    const { expiresAtMs, openedAtMs } = openByJwt(fixture, new TestProof(1, { endsAtMs }), exchange)
-    const livesMs = expiresAtMs - openedAtMs
+    const staged = createRecheckFixture(t, { endAtExpiry, maxLifeMs })
+    staged.state.table = compileRoutes([socketRoute])
+    const { expiresAtMs, openedAtMs } = openByJwt(staged, new TestProof(1, { endsAtMs }), exchange)
+    const livesMs = Number(expiresAtMs) - openedAtMs
     const what = `${endAtExpiry} ${JSON.stringify(exchange)} ${livesMs}`
     if (expected === 'life') t.equal(livesMs, maxLifeMs, what)
     else t.ok(Math.abs(livesMs - (endsAtMs - Date.now())) < 10_000, what)
   }
   const { open, state } = createRecheckFixture(t, { endAtExpiry: 'none', maxLifeMs })
-  t.equal(open(1).entry.expiresAtMs, 0, 'a token without an expiry')
+  t.equal(open(1).entry.expiresAtMs, undefined, 'a token without an expiry')
   state.tokens.set(2, tokenOf(2, new Date(soon)))
-  const { entry } = open(2)
-  t.ok(entry.expiresAtMs > 0 && entry.expiresAtMs - entry.openedAtMs < 70_000)
+  const { expiresAtMs = 0, openedAtMs } = open(2).entry
+  t.ok(expiresAtMs > 0 && expiresAtMs - openedAtMs < 70_000)
 })
 
 /** A clock that goes on with each look at it, so that slices end after some work, however fast the machine is. */

@@ -30,8 +30,8 @@ function createFixture(answer: () => Promise<boolean> = async () => true) {
   )
   const opened = {
     consultation: question('one'),
-    consultedAtMs: 900,
-    namedAtMs: 0,
+    openedAtMs: 900,
+    isNamed: false,
     settlePending: () => void settled++,
   }
   const open = opened as Partial<OpenExchange> as OpenExchange // no more of it is used
