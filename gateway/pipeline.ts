@@ -195,7 +195,7 @@ const cancelledWith =
 
 /**
  * Signs when the head is written, from the facts last judged: a body may have begun late, or the connection opened. No
- * change since then is missed, and one confirmation is enough, because the next change is judged within a second.
+ * change since then is missed, and one confirmation is enough (`rights/confirm-once.ts`).
  */
 const pinAtHead =
   (stage: Pick<Stages, 'pin' | 'recheck' | 'snapshot'>, permit: Permit, upstream: Upstream, open: OpenExchange) =>

@@ -10,6 +10,7 @@ import { readClient } from '../receive/client.ts'
 import { type RequestHeaders, readHeaders } from '../receive/headers.ts'
 import { readRequestId } from '../receive/request-id.ts'
 import { readTarget } from '../receive/target.ts'
+import { confirmOnce } from '../rights/confirm-once.ts'
 import { asksForNginxStatuses, type ProxyEntry, readEntry, readOriginalRequest } from './original-request.ts'
 import { type Preflights, permitPreflight } from './preflight.ts'
 
@@ -27,11 +28,10 @@ export const createDecision = (
   const judgeLatest = async (asked: Asked): Promise<RawHeaders> => {
     const { record, exchange } = asked
     const heard = stage.recheck.countHeard()
-    const judged = await judge(asked)
-    const { headers, upstream } = judged
-    if (!upstream || !stage.recheck.isOutdated({ ...judged, upstream, exchange, report: record }, heard)) return headers
-    // Once is enough: those facts were read after the question came. Changes that never stop would refuse it.
-    return (await judgeAgain({ ...asked, observer: record })).headers
+    const isOutdated = ({ upstream, ...judged }: Judged): boolean =>
+      upstream !== undefined && stage.recheck.isOutdated({ ...judged, upstream, exchange, report: record }, heard)
+    const again = () => judgeAgain({ ...asked, observer: record })
+    return (await confirmOnce(() => judge(asked), isOutdated, again)).headers
   }
   const handle = async (exchange: Exchange): Promise<void> => {
     const requestId = readRequestId(exchange.headers)

@@ -1,21 +1,12 @@
 import type { Change } from '../directory/change.ts'
 import type { DirectoryFacts, SessionEnd } from '../directory/directory.ts'
 import { guarded, reportFault } from '../fault/guarded.ts'
-import {
-  cutOffMs,
-  gatherMs,
-  lookMs,
-  namedMs,
-  readAgainMs,
-  reloadRestMs,
-  requestMs,
-  unprovenMs,
-} from '../rights/budget.ts'
+import { cutOffMs, gatherMs, lookMs, namedMs, readAgainMs, reloadRestMs, unprovenMs } from '../rights/budget.ts'
+import { stillCounts } from '../rights/confirm-once.ts'
 import { HeardLog } from '../rights/heard.ts'
 import { ExchangeRegister } from './exchange-register.ts'
 import { ExpiryClock, type ExpiryRules, expiryOf } from './expiry.ts'
-import { decides, mayConcern } from './heard-changes.ts'
-import { HeardScan } from './heard-scan.ts'
+import { decides, HeardScan, mayConcern } from './heard-scan.ts'
 import { orderedBy, unverified } from './judge-again.ts'
 import { findLogout, type JudgedAt, type JudgeOptions, JudgeQueue } from './judge-queue.ts'
 import { type ExchangePage, type ExchangeQuery, matchesFilter } from './list-exchanges.ts'
@@ -114,7 +105,7 @@ export class OpenExchanges {
 
   /** Whether a change since `heard`, or a logout, may concern a permit that no exchange will be open under. */
   readonly isOutdated = (opening: Opening, heard: number): boolean => {
-    if (this.#log.position === heard) return false
+    if (!this.#log.anySince(heard)) return false
     const open = new OpenExchange(opening, 0, 0, 0)
     return findLogout(open, this.#options.hasEnded) !== undefined || mayConcern(this.#log, open, heard)
   }
@@ -137,17 +128,16 @@ export class OpenExchanges {
   readonly isUnconfirmed = (open: OpenExchange): boolean => {
     if (open.end || open.isPending || this.#reloadedAt > open.heard) return true
     const isDoubted = open.standing.kind !== 'proven'
-    if (!isDoubted && this.#log.position === open.heard) return false
+    if (!isDoubted && !this.#log.anySince(open.heard)) return false
     if (findLogout(open, this.#options.hasEnded) !== undefined) return true
     const confirmedAtMs = this.#confirmedAtMs.get(open) ?? Number.NEGATIVE_INFINITY
-    if (this.#options.monotonicMs() - confirmedAtMs <= requestMs) return false
+    if (stillCounts(confirmedAtMs, this.#options.monotonicMs())) return false
     return isDoubted || mayConcern(this.#log, open, open.heard)
   }
 
   /**
    * Resolves once the exchange was judged on facts that were read after this call; its `end` is then set, or not. Once
-   * is enough: a change that comes meanwhile leaves it named, and the queue judges it within the second. A request
-   * would otherwise wait for as long as changes keep coming.
+   * is enough (`rights/confirm-once.ts`): a change that comes meanwhile leaves it named.
    */
   readonly confirm = async (open: OpenExchange): Promise<void> => {
     if (open.isOver || open.end) return

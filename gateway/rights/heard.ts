@@ -53,8 +53,13 @@ export class HeardLog {
     this.#turnOver()
   }
 
+  /** Whether anything at all was heard since. Enough for one who asks at every change, such as a load under way. */
+  anySince(position: number): boolean {
+    return position !== this.#position
+  }
+
   since(findLatest: FindLatest, position: number): boolean {
-    if (position === this.#position) return false
+    if (!this.anySince(position)) return false
     if (position < this.#earlierFrom || position < this.#everythingAt) return true
     return Math.max(findLatest(this.#current), findLatest(this.#earlier)) > position
   }
@@ -70,5 +75,34 @@ export class HeardLog {
     this.#earlierFrom = this.#currentFrom
     this.#current = new Moments()
     this.#currentFrom = this.#position
+  }
+}
+
+const never = Number.POSITIVE_INFINITY
+
+/**
+ * Changes of a followed table that were heard and are not read yet, as the moment of the first. Facts of an earlier read
+ * are known to hold up to it. A change that is heard during a read may have come too late, and waits for the next one.
+ */
+export class UnreadChanges {
+  #waitingMs = never
+  #beingReadMs = never
+
+  get firstMs(): number {
+    return Math.min(this.#waitingMs, this.#beingReadMs)
+  }
+
+  note(atMs: number): void {
+    this.#waitingMs = Math.min(this.#waitingMs, atMs)
+  }
+
+  /** After a read that failed, its changes are among those of this one. */
+  beginRead(): void {
+    this.#beingReadMs = this.firstMs
+    this.#waitingMs = never
+  }
+
+  endRead(): void {
+    this.#beingReadMs = never
   }
 }

@@ -8,7 +8,7 @@ import { readHeaders, requirePlainBody } from '../../receive/headers.ts'
 import { readRequestId } from '../../receive/request-id.ts'
 import { readTarget } from '../../receive/target.ts'
 import { readMediaType } from '../../relay/answer-headers.ts'
-import { requestMs } from '../../rights/budget.ts'
+import { confirmOnce, stillCounts } from '../../rights/confirm-once.ts'
 import {
   type AdmitTerms,
   type Asker,
@@ -66,12 +66,17 @@ function createRespond(stage: Stages, { subject, evaluators }: AuthzenSettings, 
   }
   return async (endpoint: GuardedEndpoint, received: ReceivedQuestion, snapshot: Snapshot): Promise<unknown> => {
     const startedMs = tools.monotonicMs()
-    const asker = await admit(endpoint, received, snapshot)
-    const body = await answer(endpoint, received, asker)
-    if (tools.monotonicMs() - startedMs <= requestMs) return body
-    const still = await admit(endpoint, { ...received, observer: received.record }, stage.snapshot())
-    if (!isDeepStrictEqual(still, asker)) throw new GatewayError('membership_lost')
-    return body
+    const judge = async () => {
+      const asker = await admit(endpoint, received, snapshot)
+      return { asker, body: await answer(endpoint, received, asker) }
+    }
+    const readmit = async ({ asker, body }: Awaited<ReturnType<typeof judge>>) => {
+      const still = await admit(endpoint, { ...received, observer: received.record }, stage.snapshot())
+      if (!isDeepStrictEqual(still, asker)) throw new GatewayError('membership_lost')
+      return { asker, body }
+    }
+    const isOutdated = (): boolean => !stillCounts(startedMs, tools.monotonicMs())
+    return (await confirmOnce(judge, isOutdated, readmit)).body
   }
 }
 

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import type { Awaitable } from '../../lib/awaitable.ts'
 import { factMs } from '../../rights/budget.ts'
+import { HeardLog } from '../../rights/heard.ts'
 import type { Tag } from '../change.ts'
 import type { Freshness } from './freshness.ts'
 import type { Grace } from './grace.ts'
@@ -111,7 +112,7 @@ async function loadInto<Value extends object, Absence extends string>(
   { tagsOf, grace }: TaggedCacheOptions<Value>,
   { key, load, absenceKey, askedAtMs }: Miss<Value | Absence>,
 ): Promise<Value | Absence | undefined> {
-  const began = loads.generation()
+  const began = loads.heard.position
   let value: Value | Absence | undefined
   try {
     value = await load()
@@ -120,8 +121,8 @@ async function loadInto<Value extends object, Absence extends string>(
     throw error
   }
   grace?.noteSuccess()
-  // A lookup from before an invalidation may hold the very fact that has changed.
-  if (began !== loads.generation()) return value
+  // A lookup from before an invalidation may hold the very fact that has changed. Its tags are unknown until it ends.
+  if (loads.heard.anySince(began)) return value
   if (typeof value === 'object') entries.put(key, { value, askedAtMs, tags: tagsOf(value, key) })
   else if (absenceKey !== null) absences.note(absenceKey, { absence: value, askedAtMs })
   return value
@@ -171,9 +172,9 @@ function createAbsences<Absence extends string>(maxEntries: number, freshness: F
 
 function createLoads<Value>({ freshness, onRead }: Pick<TaggedCacheOptions<Value>, 'freshness' | 'onRead'>) {
   const loading = new Map<string, Loading<Value>>()
-  let generation = 0
+  const heard = new HeardLog()
   return {
-    generation: (): number => generation,
+    heard,
     share: (name: string, load: (askedAtMs: number) => Promise<Value | undefined>): Promise<Value | undefined> => {
       const pending = loading.get(name)
       // A slow load is shared no longer than a fact may live without a sync.
@@ -188,7 +189,7 @@ function createLoads<Value>({ freshness, onRead }: Pick<TaggedCacheOptions<Value
       return value
     },
     forget: (): void => {
-      generation += 1
+      heard.noteUnnamed()
       loading.clear()
     },
   }

@@ -1,6 +1,7 @@
 import { GatewayError } from '../../errors/gateway-error.ts'
 import type { Awaitable } from '../../lib/awaitable.ts'
 import { factMs } from '../../rights/budget.ts'
+import { HeardLog, UnreadChanges } from '../../rights/heard.ts'
 import { logoutRetryMs } from '../../rights/paces.ts'
 import type { Freshness } from '../cache/freshness.ts'
 import { followRows } from '../follow-rows.ts'
@@ -26,13 +27,12 @@ export type LogoutFollower = Readonly<{
 export function followLogouts(options: FollowLogoutsOptions): LogoutFollower {
   const { knownAt, monotonicMs, isCovered, onFailed } = options
   const pages = createPages(options)
-  const unread = createUnreadChanges()
+  const unread = new UnreadChanges()
   let readAtMs: number | undefined
   let failed: Readonly<{ error: unknown; atMs: number }> | undefined
   const reads = createNextRead()
   const read = async (): Promise<void> => {
     const askedAtMs = monotonicMs()
-    // Before the read: a change that is heard during it may have come too late for its answer.
     unread.beginRead()
     await pages.read()
     readAtMs = askedAtMs
@@ -47,7 +47,7 @@ export function followLogouts(options: FollowLogoutsOptions): LogoutFollower {
   }
   const rows = followRows({ read, isNeeded: () => true, knownAt, monotonicMs, onFailed: fail })
   const knownAtMs = (): number | undefined =>
-    readAtMs === undefined ? undefined : Math.min(knownAt(readAtMs), unread.firstMs())
+    readAtMs === undefined ? undefined : Math.min(knownAt(readAtMs), unread.firstMs)
   const isFresh = (): boolean => {
     const atMs = knownAtMs()
     return atMs !== undefined && monotonicMs() - atMs <= factMs
@@ -79,43 +79,23 @@ export function followLogouts(options: FollowLogoutsOptions): LogoutFollower {
 
 function createPages({ readSince, onLogouts }: Pick<FollowLogoutsOptions, 'readSince' | 'onLogouts'>) {
   let since = 0
-  let starts = 0
+  const starts = new HeardLog()
   const readPage = async (): Promise<void> => {
-    const began = starts
+    const began = starts.position
     const { horizon, logouts } = await readSince(since)
     onLogouts(logouts)
-    if (began === starts) since = horizon
+    if (!starts.anySince(began)) since = horizon
   }
   return {
     startAgain: (): void => {
       since = 0
-      starts += 1
+      starts.noteUnnamed()
     },
     read: async (): Promise<void> => {
       const isWhole = since === 0
       await readPage()
       if (isWhole) await readPage()
     },
-  }
-}
-
-const never = Number.POSITIVE_INFINITY
-
-function createUnreadChanges() {
-  let waitingMs = never
-  let beingReadMs = never
-  return {
-    note: (atMs: number): void => {
-      waitingMs = Math.min(waitingMs, atMs)
-    },
-    beginRead: (): void => {
-      beingReadMs = Math.min(beingReadMs, waitingMs)
-      waitingMs = never
-    },
-    endRead: (): void => {
-      beingReadMs = never
-    },
-    firstMs: (): number => Math.min(waitingMs, beingReadMs),
   }
 }
 
