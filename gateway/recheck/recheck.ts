@@ -1,7 +1,7 @@
 import type { Change } from '../directory/change.ts'
 import type { DirectoryFacts, SessionEnd } from '../directory/directory.ts'
 import { guarded, reportFault } from '../fault/guarded.ts'
-import { cutOffMs, gatherMs, lookMs, namedMs, readAgainMs, reloadRestMs, unprovenMs } from '../rights/budget.ts'
+import { cutOffMs, factMs, gatherMs, lookMs, namedMs, readAgainMs, reloadRestMs, unprovenMs } from '../rights/budget.ts'
 import { stillCounts } from '../rights/confirm-once.ts'
 import { HeardLog } from '../rights/heard.ts'
 import { ExchangeRegister } from './exchange-register.ts'
@@ -120,8 +120,18 @@ export class OpenExchanges {
     this.#keys.note(open)
     const hasNewKeys = open.proof?.kind === 'oauth' && !open.proof.isVerifiedByCurrentKeys
     const isSignedOut = findLogout(open, this.#options.hasEnded) !== undefined
-    if (hasNewKeys || isSignedOut || mayConcern(this.#log, open, heard)) open.name(nowMs)
+    if (hasNewKeys || isSignedOut || this.#isUnproven(open, nowMs) || mayConcern(this.#log, open, heard))
+      open.name(nowMs)
     return open
+  }
+
+  /**
+   * Whether its cached facts may be older than `verifiedAtMs` says, because proof is lost. With `onUnknown: end` such an
+   * exchange would outlive the second if its facts could not be read from now on, so its head waits for them.
+   */
+  #isUnproven({ proof, verifiedAtMs }: OpenExchange, nowMs: number): boolean {
+    const { onUnknown, knownAt } = this.#options
+    return onUnknown === 'end' && proof !== undefined && knownAt(nowMs - factMs) < verifiedAtMs
   }
 
   /** Whether the permit of the facts last judged may be out of date, so that the head must wait for `confirm`. */

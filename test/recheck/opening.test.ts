@@ -333,3 +333,18 @@ t.test('a crowd is judged and listed in slices, with turns for others between', 
   t.equal(listed.length, 3_000)
   t.ok(mostOfOne(listed) <= 1_000, `${mostOfOne(listed)} in a turn`)
 })
+
+t.test('with `onUnknown: end` a head waits for its facts while nothing proves those of a cache', async (t) => {
+  for (const [onUnknown, isProven, isNamed] of [
+    ['end', false, true],
+    ['end', true, false],
+    ['keep', false, false],
+  ] as const) {
+    const { open, recheck, stage } = stageRecheck(t, { onUnknown })
+    stage.isProven = isProven
+    const { entry } = open(1)
+    t.equal(entry.isNamed, isNamed)
+    await recheck.confirm(entry)
+    t.equal(entry.end, undefined)
+  }
+})

@@ -105,6 +105,7 @@ export function openAs(
     passedBytes: { received: 0, sent: 5 },
     reset: () => undefined,
     closeTunnel: () => undefined,
+    onEnd: () => undefined,
   }
   const { target } = { ...usual, ...exchange }
   const match = table.match(readTarget('GET', target, 'h'), 'h')
@@ -114,7 +115,7 @@ export function openAs(
     resource: undefined,
   }
   return {
-    exchange: { ...usual, ...exchange, onEnd: () => undefined } as Partial<Exchange> as Exchange, // no more of it is used
+    exchange: { ...usual, ...exchange } as Partial<Exchange> as Exchange, // no more of it is used
     permit: enforce(decide(match, decided, roles)),
     upstream: { name: 'backend', origin: 'http://b', ...upstream } as Upstream,
     host: 'h',
