@@ -65,6 +65,6 @@ export const owners: Readonly<Record<string, readonly string[]>> = {
   'prom-client': ['observe'],
   pino: ['observe'],
   '@opentelemetry/api': ['observe'],
-  // main.ts has the program; families of commands are added where they are at home.
+  // main.ts has the program, and cli declares its commands.
   commander: ['main.ts', 'cli'],
 }

@@ -1,2 +1,0 @@
-export const example = (...lines: readonly string[]): string =>
-  `\nExample:\n${lines.map((line) => `  $ ${line}\n`).join('')}`
