@@ -1,61 +1,96 @@
-import { Gauge, type Registry } from 'prom-client'
-import { createTallies } from './fast-counter.ts'
+// Caches, and the messages that keep them true.
+import type { Meter } from './meter.ts'
+
+type ReadSizes = () => Readonly<Record<string, number>>
 
 export type CacheMetrics = Readonly<{
   countCacheRead: (cache: string, result: string) => void
-  watchCacheSizes: (sizes: () => Readonly<Record<string, number>>) => void
+  watchCacheSizes: (sizes: ReadSizes) => void
   countUnknownToken: (outcome: string) => void
   watchUnknownTokens: (countWaiting: () => number) => void
 }>
 
-export function createCacheMetrics(registers: Registry[]): CacheMetrics {
-  const reads = createTallies(
-    {
-      name: 'sallyport_cache_reads_total',
-      help: 'Cache reads, by result: hit, negative_hit (cached absence), miss, coalesced (with a load in progress) or grace (stale during an outage).',
-      labelNames: ['cache', 'result'],
-    },
-    registers,
+export function createCacheMetrics({ count, collect, watchSum }: Meter): CacheMetrics {
+  const watched: ReadSizes[] = []
+  const countCacheRead = count(
+    'sallyport_cache_reads_total',
+    'Cache reads, by result: hit, negative_hit (cached absence), miss, coalesced (with a load in progress) or grace (stale during an outage).',
+    'cache',
+    'result',
   )
-  const watched: (() => Readonly<Record<string, number>>)[] = []
-  new Gauge({
-    name: 'sallyport_cache_entries',
-    help: 'Entries of a cache.',
-    labelNames: ['cache'],
-    registers,
-    collect() {
-      for (const sizes of watched) for (const [cache, size] of Object.entries(sizes())) this.set({ cache }, size)
-    },
-  })
-  const unknownTokens = createTallies(
-    {
-      name: 'sallyport_unknown_tokens_total',
-      help: 'API tokens that were not cached, by outcome: found, refused, throttled or shed.',
-      labelNames: ['outcome'],
-    },
-    registers,
-  )
-  const lanes: (() => number)[] = []
-  new Gauge({
-    name: 'sallyport_unknown_tokens_waiting',
-    help: 'Queued lookups of API tokens that are not cached.',
-    registers,
-    collect() {
-      this.set(lanes.reduce((sum, countWaiting) => sum + countWaiting(), 0))
-    },
+  collect('sallyport_cache_entries', 'Entries of a cache.', ['cache'], (gauge) => {
+    for (const sizes of watched) for (const [cache, size] of Object.entries(sizes())) gauge.set({ cache }, size)
   })
   return {
-    countUnknownToken: (outcome) => {
-      unknownTokens(outcome).count += 1
-    },
-    watchUnknownTokens: (countWaiting) => {
-      lanes.push(countWaiting)
-    },
-    countCacheRead: (cache, result) => {
-      reads(cache, result).count += 1
-    },
+    countCacheRead,
     watchCacheSizes: (sizes) => {
       watched.push(sizes)
+    },
+    countUnknownToken: count(
+      'sallyport_unknown_tokens_total',
+      'API tokens that were not cached, by outcome: found, refused, throttled or shed.',
+      'outcome',
+    ),
+    watchUnknownTokens: watchSum(
+      'sallyport_unknown_tokens_waiting',
+      'Queued lookups of API tokens that are not cached.',
+    ),
+  }
+}
+
+export type InvalidationMetrics = Readonly<{
+  countInvalidation: (source: string) => void
+  countInvalidationDisconnect: (source: string) => void
+  countUnreadableChange: (source: string) => void
+  /** `lagMs` is the age of the last proof that every change has arrived; undefined before the first. */
+  watchInvalidationSource: (source: string, isUp: () => boolean, lagMs: () => number | undefined) => void
+}>
+
+export function createInvalidationMetrics({ counter, count, collect }: Meter): InvalidationMetrics {
+  const countInvalidation = count(
+    'sallyport_invalidations_received_total',
+    'Invalidations received, by source.',
+    'source',
+  )
+  const countInvalidationDisconnect = count(
+    'sallyport_invalidation_source_disconnects_total',
+    'Disconnects from an invalidation source.',
+    'source',
+  )
+  const unreadable = counter(
+    'sallyport_invalidations_unreadable_total',
+    'Messages of an invalidation source that could not be read, so that each counted as a change of anything.',
+    'source',
+  )
+  const sources: Readonly<{ source: string; isUp: () => boolean; lagMs: () => number | undefined }>[] = []
+  collect(
+    'sallyport_invalidation_source_up',
+    'Whether an invalidation source is connected; without PostgreSQL, cache entries expire within a second.',
+    ['source'],
+    (gauge) => {
+      for (const { source, isUp } of sources) gauge.set({ source }, isUp() ? 1 : 0)
+    },
+  )
+  collect(
+    'sallyport_invalidation_lag_seconds',
+    'Time since an invalidation source was last known to be in sync; absent before the first time.',
+    ['source'],
+    (gauge) => {
+      for (const { source, lagMs } of sources) {
+        const lag = lagMs()
+        if (lag !== undefined) gauge.set({ source }, lag / 1_000)
+      }
+    },
+  )
+  return {
+    countInvalidation,
+    countInvalidationDisconnect,
+    countUnreadableChange: (source) => {
+      unreadable(source).count += 1
+    },
+    watchInvalidationSource: (source, isUp, lagMs) => {
+      unreadable(source)
+      sources.push({ source, isUp, lagMs })
     },
   }
 }

@@ -1,4 +1,4 @@
-import { Counter, Gauge, type Registry } from 'prom-client'
+import type { Meter } from './meter.ts'
 
 type HeldMemory = Readonly<{ bytes: number; throttledConnections: number; heldReads: number }>
 
@@ -9,39 +9,25 @@ export type ConnectionMetrics = Readonly<{
   countUnreadableChain: () => void
 }>
 
-export function createConnectionMetrics(registers: Registry[]): ConnectionMetrics {
-  const dropped = new Counter({
-    name: 'sallyport_connections_dropped_total',
-    help: 'Connections that the gateway closed, by reason: limit reached, displaced by a new one, client stalled, TLS handshake failed, or too much memory buffered.',
-    labelNames: ['listener', 'reason'],
-    registers,
-  })
-  const limits = new Gauge({
-    name: 'sallyport_connections_limit',
-    help: 'Limit of open connections of clients.',
-    labelNames: ['listener'],
-    registers,
-  })
+export function createConnectionMetrics(meter: Meter): ConnectionMetrics {
+  const countDroppedConnection = meter.count(
+    'sallyport_connections_dropped_total',
+    'Connections that the gateway closed, by reason: limit reached, displaced by a new one, client stalled, TLS handshake failed, or too much memory buffered.',
+    'listener',
+    'reason',
+  )
+  const limits = meter.gauge('sallyport_connections_limit', 'Limit of open connections of clients.', 'listener')
   const counts: [listener: string, count: () => number][] = []
-  new Gauge({
-    name: 'sallyport_connections_open',
-    help: 'Open connections of clients.',
-    labelNames: ['listener'],
-    registers,
-    collect() {
-      for (const [listener, count] of counts) this.set({ listener }, count())
-    },
+  meter.collect('sallyport_connections_open', 'Open connections of clients.', ['listener'], (gauge) => {
+    for (const [listener, count] of counts) gauge.set({ listener }, count())
   })
-  const unreadable = new Counter({
-    name: 'sallyport_forwarded_for_unreadable_total',
-    help: 'Requests whose X-Forwarded-For of a trusted proxy has an item that is not an address.',
-    registers,
-  })
-  const watchHeldMemory = createHeldMetrics(registers)
   return {
-    watchHeldMemory,
-    countUnreadableChain: () => unreadable.inc(),
-    countDroppedConnection: (listener, reason) => dropped.inc({ listener, reason }),
+    countDroppedConnection,
+    countUnreadableChain: meter.count(
+      'sallyport_forwarded_for_unreadable_total',
+      'Requests whose X-Forwarded-For of a trusted proxy has an item that is not an address.',
+    ),
+    watchHeldMemory: createHeldMetrics(meter),
     watchConnections: (listener, count, limit) => {
       limits.set({ listener }, limit)
       counts.push([listener, count])
@@ -49,40 +35,24 @@ export function createConnectionMetrics(registers: Registry[]): ConnectionMetric
   }
 }
 
-function createHeldMetrics(registers: Registry[]): ConnectionMetrics['watchHeldMemory'] {
-  let readHeld = (): HeldMemory => ({ bytes: 0, throttledConnections: 0, heldReads: 0 })
-  new Gauge({
-    name: 'sallyport_held_bytes',
-    help: 'Bytes buffered for slow peers: pipelined requests, bodies, responses and unfinished events.',
-    registers,
-    collect() {
-      this.set(readHeld().bytes)
-    },
-  })
-  const heldLimit = new Gauge({
-    name: 'sallyport_held_bytes_limit',
-    help: 'Limit of the bytes buffered for slow peers.',
-    registers,
-  })
-  new Gauge({
-    name: 'sallyport_connections_throttled',
-    help: 'Throttled connections, because too many bytes are buffered for their address or organization.',
-    registers,
-    collect() {
-      this.set(readHeld().throttledConnections)
-    },
-  })
-  new Counter({
-    name: 'sallyport_reads_held_total',
-    help: 'Reads of large bodies that waited for a later turn, because their organization, network or all together took their time.',
-    registers,
-    collect() {
-      this.reset()
-      this.inc(readHeld().heldReads)
-    },
-  })
+function createHeldMetrics({ watch, gauge, watchTotal }: Meter): ConnectionMetrics['watchHeldMemory'] {
+  const watchBytes = watch(
+    'sallyport_held_bytes',
+    'Bytes buffered for slow peers: pipelined requests, bodies, responses and unfinished events.',
+  )
+  const limit = gauge('sallyport_held_bytes_limit', 'Limit of the bytes buffered for slow peers.')
+  const watchThrottled = watch(
+    'sallyport_connections_throttled',
+    'Throttled connections, because too many bytes are buffered for their address or organization.',
+  )
+  const watchReads = watchTotal(
+    'sallyport_reads_held_total',
+    'Reads of large bodies that waited for a later turn, because their organization, network or all together took their time.',
+  )
   return (read, limitBytes) => {
-    readHeld = read
-    heldLimit.set(limitBytes)
+    watchBytes(() => read().bytes)
+    watchThrottled(() => read().throttledConnections)
+    watchReads(() => read().heldReads)
+    limit.set(limitBytes)
   }
 }

@@ -1,5 +1,5 @@
-import { Counter, Gauge, type Registry } from 'prom-client'
-import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
+import type { ObserveMs } from './bound-histogram.ts'
+import type { Meter } from './meter.ts'
 
 export type PoolCounts = Readonly<{ open: number; idle: number; waiting: number }>
 
@@ -12,22 +12,19 @@ export type DatabaseMetrics = Readonly<{
 
 const buckets = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2]
 
-export function createDatabaseMetrics(registers: Registry[]): DatabaseMetrics {
-  const durations = createBoundHistogram({
-    name: 'sallyport_database_query_duration_seconds',
-    help: 'Duration of each statement, by name, including the wait for a connection.',
+export function createDatabaseMetrics(meter: Meter): DatabaseMetrics {
+  const durations = meter.histogram(
+    'sallyport_database_query_duration_seconds',
+    'Duration of each statement, by name, including the wait for a connection.',
     buckets,
-    registers,
-  })
+  )
   const observers = new Map<string, ObserveMs>()
-  const failures = new Counter({
-    name: 'sallyport_database_errors_total',
-    help: 'Statements that failed, by kind: statement (refused by the server), timeout or connection.',
-    labelNames: ['kind'],
-    registers,
-  })
-  // Prometheus sees no increase in a series that first appears with 1.
-  for (const kind of ['statement', 'timeout', 'connection']) failures.inc({ kind }, 0)
+  const failures = meter.counter(
+    'sallyport_database_errors_total',
+    'Statements that failed, by kind: statement (refused by the server), timeout or connection.',
+    'kind',
+  )
+  for (const kind of ['statement', 'timeout', 'connection']) failures(kind)
   return {
     observeQuery: (statement, ms) => {
       let observe = observers.get(statement)
@@ -37,68 +34,55 @@ export function createDatabaseMetrics(registers: Registry[]): DatabaseMetrics {
       }
       observe(ms)
     },
-    countQueryFailure: (kind) => failures.inc({ kind }),
-    watchStandby: createStandbyGauges(registers),
-    watchPool: createPoolGauges(registers),
+    countQueryFailure: (kind) => {
+      failures(kind).count += 1
+    },
+    watchStandby: createStandbyGauges(meter),
+    watchPool: createPoolGauges(meter),
   }
 }
 
-function createStandbyGauges(registers: Registry[]): DatabaseMetrics['watchStandby'] {
-  let standby: Readonly<{ is: () => boolean | undefined; lagMs: () => number | undefined }> | undefined
-  new Gauge({
-    name: 'sallyport_database_standby',
-    help: 'Whether the last response came from a PostgreSQL standby, which is read-only.',
-    registers,
-    collect() {
-      this.set(standby?.is() ? 1 : 0)
+function createStandbyGauges({ watchFlag, collect }: Meter): DatabaseMetrics['watchStandby'] {
+  const watchStandby = watchFlag(
+    'sallyport_database_standby',
+    'Whether the last response came from a PostgreSQL standby, which is read-only.',
+    false,
+  )
+  let readLagMs: () => number | undefined = () => undefined
+  collect(
+    'sallyport_database_standby_lag_seconds',
+    'Replication lag of the last standby that responded; beyond a second it gets no queries.',
+    [],
+    (gauge) => {
+      const lagMs = readLagMs()
+      gauge.remove()
+      if (lagMs !== undefined) gauge.set(lagMs / 1_000)
     },
-  })
-  new Gauge({
-    name: 'sallyport_database_standby_lag_seconds',
-    help: 'Replication lag of the last standby that responded; beyond a second it gets no queries.',
-    registers,
-    collect() {
-      const lagMs = standby?.lagMs()
-      this.remove()
-      if (lagMs !== undefined) this.set(lagMs / 1_000)
-    },
-  })
-  return (is, lagMs) => {
-    standby = { is, lagMs }
+  )
+  return (isStandby, lagMs) => {
+    watchStandby(() => isStandby() === true)
+    readLagMs = lagMs
   }
 }
 
-function createPoolGauges(registers: Registry[]): DatabaseMetrics['watchPool'] {
-  let pool: Readonly<{ read: () => PoolCounts; limit: number }> | undefined
-  new Gauge({
-    name: 'sallyport_database_connections',
-    help: 'PostgreSQL connections of the pool, by state: busy or idle.',
-    labelNames: ['state'],
-    registers,
-    collect() {
-      if (!pool) return
-      const { open, idle } = pool.read()
-      this.set({ state: 'busy' }, open - idle)
-      this.set({ state: 'idle' }, idle)
+function createPoolGauges({ collect, gauge, watch }: Meter): DatabaseMetrics['watchPool'] {
+  let readPool: (() => PoolCounts) | undefined
+  collect(
+    'sallyport_database_connections',
+    'PostgreSQL connections of the pool, by state: busy or idle.',
+    ['state'],
+    (connections) => {
+      if (!readPool) return
+      const { open, idle } = readPool()
+      connections.set({ state: 'busy' }, open - idle)
+      connections.set({ state: 'idle' }, idle)
     },
-  })
-  new Gauge({
-    name: 'sallyport_database_connections_limit',
-    help: 'Limit of PostgreSQL connections in the pool.',
-    registers,
-    collect() {
-      this.set(pool?.limit ?? 0)
-    },
-  })
-  new Gauge({
-    name: 'sallyport_database_waiting',
-    help: 'Statements waiting for a connection of the pool.',
-    registers,
-    collect() {
-      this.set(pool?.read().waiting ?? 0)
-    },
-  })
+  )
+  const most = gauge('sallyport_database_connections_limit', 'Limit of PostgreSQL connections in the pool.')
+  const watchWaiting = watch('sallyport_database_waiting', 'Statements waiting for a connection of the pool.')
   return (read, limit) => {
-    pool = { read, limit }
+    readPool = read
+    most.set(limit)
+    watchWaiting(() => read().waiting)
   }
 }

@@ -2,7 +2,10 @@ import { Counter, type Registry } from 'prom-client'
 
 export type FastCounter = { count: number }
 
-export type FastCounters = (...values: readonly (string | number)[]) => FastCounter
+/** A value for each label, in the order of the labels. */
+export type FastCounters<Labels extends readonly string[]> = (
+  ...values: { [Index in keyof Labels]: string | number }
+) => FastCounter
 
 type Branch = { readonly below: Map<string | number, Branch>; tally: FastCounter | undefined }
 
@@ -10,10 +13,11 @@ type Branch = { readonly below: Map<string | number, Branch>; tally: FastCounter
  * Found by a few look-ups and increased by `count += 1`. The library would compose a key of all labels at each
  * increase, so it gets the counts at each scrape.
  */
-export function createTallies(
-  { name, help, labelNames }: Readonly<{ name: string; help: string; labelNames: readonly string[] }>,
+export function createTallies<Labels extends readonly string[]>(
+  { name, help, labels }: Readonly<{ name: string; help: string; labels: Labels }>,
   registers: Registry[],
-): FastCounters {
+): FastCounters<Labels> {
+  const labelNames: readonly string[] = labels
   const root: Branch = { below: new Map(), tally: undefined }
   const series: Readonly<{ labels: Record<string, string | number>; tally: FastCounter }>[] = []
   new Counter({

@@ -1,5 +1,6 @@
-import { Counter, Gauge, Registry } from 'prom-client'
+import { Registry } from 'prom-client'
 import { combineMetrics, type MetricsSnapshot, onlyCounts, withoutStates } from './combine.ts'
+import { createMeter } from './meter.ts'
 
 export type GroupMetrics = Readonly<{
   countRestart: () => void
@@ -13,20 +14,7 @@ export type GroupMetrics = Readonly<{
 
 export function createGroupMetrics(): GroupMetrics {
   const registry = new Registry()
-  const restarts = new Counter({
-    name: 'sallyport_worker_restarts_total',
-    help: 'Restarts of workers that died.',
-    registers: [registry],
-  })
-  let serving = () => 0
-  new Gauge({
-    name: 'sallyport_workers',
-    help: 'Workers that serve requests.',
-    registers: [registry],
-    collect() {
-      this.set(serving())
-    },
-  })
+  const meter = createMeter(registry)
   const living = new Map<number, MetricsSnapshot>()
   let departed: readonly MetricsSnapshot[] = []
   const combine = async (primary: MetricsSnapshot): Promise<Registry> => {
@@ -34,10 +22,8 @@ export function createGroupMetrics(): GroupMetrics {
     return combineMetrics([own, withoutStates(primary), ...living.values(), ...departed])
   }
   return {
-    countRestart: () => restarts.inc(),
-    watchWorkers: (count) => {
-      serving = count
-    },
+    countRestart: meter.count('sallyport_worker_restarts_total', 'Restarts of workers that died.'),
+    watchWorkers: meter.watch('sallyport_workers', 'Workers that serve requests.'),
     note: (pid, snapshot) => {
       living.set(pid, snapshot)
     },

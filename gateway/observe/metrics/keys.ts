@@ -1,47 +1,35 @@
-import { Counter, Gauge, type Registry } from 'prom-client'
+import type { Meter } from './meter.ts'
 
 export type JwksMetrics = Readonly<{
   countJwksFetch: (issuer: string, outcome: 'ok' | 'failed') => void
   watchJwksAge: (issuer: string, ageMs: () => number | undefined) => void
 }>
 
-export function createJwksMetrics(registers: Registry[]): JwksMetrics {
-  const failures = new Counter({
-    name: 'sallyport_jwks_fetch_failures_total',
-    help: 'Failed fetches of an issuer’s keys.',
-    labelNames: ['issuer'],
-    registers,
-  })
-  const fetches = new Counter({
-    name: 'sallyport_jwks_fetches_total',
-    help: 'Completed fetches of an issuer’s keys, by outcome: ok or failed.',
-    labelNames: ['issuer', 'outcome'],
-    registers,
-  })
-  const issuerUp = new Gauge({
-    name: 'sallyport_jwks_issuer_up',
-    help: 'Whether the last fetch of an issuer’s keys succeeded; absent before the first one.',
-    labelNames: ['issuer'],
-    registers,
-  })
+export function createJwksMetrics({ counter, collect, flag }: Meter): JwksMetrics {
+  const failures = counter('sallyport_jwks_fetch_failures_total', 'Failed fetches of an issuer’s keys.', 'issuer')
+  const fetches = counter(
+    'sallyport_jwks_fetches_total',
+    'Completed fetches of an issuer’s keys, by outcome: ok or failed.',
+    'issuer',
+    'outcome',
+  )
+  const noteIssuer = flag(
+    'sallyport_jwks_issuer_up',
+    'Whether the last fetch of an issuer’s keys succeeded; absent before the first one.',
+    'issuer',
+  )
   const issuers: [issuer: string, ageMs: () => number | undefined][] = []
-  new Gauge({
-    name: 'sallyport_jwks_age_seconds',
-    help: 'Age of an issuer’s keys in use; absent without keys.',
-    labelNames: ['issuer'],
-    registers,
-    collect() {
-      for (const [issuer, ageMs] of issuers) {
-        const age = ageMs()
-        if (age !== undefined) this.set({ issuer }, age / 1000)
-      }
-    },
+  collect('sallyport_jwks_age_seconds', 'Age of an issuer’s keys in use; absent without keys.', ['issuer'], (gauge) => {
+    for (const [issuer, ageMs] of issuers) {
+      const age = ageMs()
+      if (age !== undefined) gauge.set({ issuer }, age / 1000)
+    }
   })
   return {
     countJwksFetch: (issuer, outcome) => {
-      fetches.inc({ issuer, outcome })
-      failures.inc({ issuer }, outcome === 'failed' ? 1 : 0)
-      issuerUp.set({ issuer }, outcome === 'ok' ? 1 : 0)
+      fetches(issuer, outcome).count += 1
+      failures(issuer).count += outcome === 'failed' ? 1 : 0
+      noteIssuer(issuer, outcome === 'ok')
     },
     watchJwksAge: (issuer, ageMs) => {
       issuers.push([issuer, ageMs])
@@ -54,23 +42,18 @@ export type TlsMetrics = Readonly<{
   noteCertificate: (listener: string, notAfter: Date) => void
 }>
 
-export function createTlsMetrics(registers: Registry[]): TlsMetrics {
-  const reload = new Gauge({
-    name: 'sallyport_tls_reload_success',
-    help: 'Whether the last reload of a listener’s certificates succeeded.',
-    labelNames: ['listener'],
-    registers,
-  })
-  const notAfter = new Gauge({
-    name: 'sallyport_tls_certificate_not_after_seconds',
-    help: 'Expiry of a listener’s certificate, as a Unix timestamp.',
-    labelNames: ['listener'],
-    registers,
-  })
-  return {
-    noteTlsReload: (listener, isGood) => reload.set({ listener }, isGood ? 1 : 0),
-    noteCertificate: (listener, date) => notAfter.set({ listener }, date.getTime() / 1_000),
-  }
+export function createTlsMetrics({ flag, gauge }: Meter): TlsMetrics {
+  const noteTlsReload = flag(
+    'sallyport_tls_reload_success',
+    'Whether the last reload of a listener’s certificates succeeded.',
+    'listener',
+  )
+  const notAfter = gauge(
+    'sallyport_tls_certificate_not_after_seconds',
+    'Expiry of a listener’s certificate, as a Unix timestamp.',
+    'listener',
+  )
+  return { noteTlsReload, noteCertificate: (listener, date) => notAfter.set({ listener }, date.getTime() / 1_000) }
 }
 
 export type ReloadMetrics = Readonly<{
@@ -79,35 +62,32 @@ export type ReloadMetrics = Readonly<{
   noteKeysReload: (isGood: boolean) => void
 }>
 
-export function createReloadMetrics(registers: Registry[]): ReloadMetrics {
-  const policyReload = new Gauge({
-    name: 'sallyport_policy_reload_success',
-    help: 'Whether the last reload of the policy succeeded; if not, the previous policy stays in force.',
-    registers,
-  })
-  const policyReloads = new Counter({
-    name: 'sallyport_policy_reloads_total',
-    help: 'Policy loads, by result, including the one at startup.',
-    labelNames: ['outcome'],
-    registers,
-  })
-  const policyLoaded = new Gauge({
-    name: 'sallyport_policy_loaded_timestamp_seconds',
-    help: 'Load time of the policy in force, as a Unix timestamp.',
-    registers,
-  })
-  const keysReload = new Gauge({
-    name: 'sallyport_identity_keys_reload_success',
-    help: 'Whether the last reload of the identity header’s keys succeeded.',
-    registers,
-  })
-  keysReload.set(1)
+export function createReloadMetrics({ flag, count, gauge }: Meter): ReloadMetrics {
+  const noteReload = flag(
+    'sallyport_policy_reload_success',
+    'Whether the last reload of the policy succeeded; if not, the previous policy stays in force.',
+  )
+  const countReload = count(
+    'sallyport_policy_reloads_total',
+    'Policy loads, by result, including the one at startup.',
+    'outcome',
+  )
+  const policyLoaded = gauge(
+    'sallyport_policy_loaded_timestamp_seconds',
+    'Load time of the policy in force, as a Unix timestamp.',
+  )
+  const noteKeysReload = flag(
+    'sallyport_identity_keys_reload_success',
+    'Whether the last reload of the identity header’s keys succeeded.',
+  )
+  // A gateway whose keys can't be read at boot does not start.
+  noteKeysReload(true)
   return {
     notePolicyReload: (isGood) => {
-      policyReload.set(isGood ? 1 : 0)
-      policyReloads.inc({ outcome: isGood ? 'ok' : 'failed' })
+      noteReload(isGood)
+      countReload(isGood ? 'ok' : 'failed')
     },
     notePolicyLoad: (at) => policyLoaded.set(at.getTime() / 1_000),
-    noteKeysReload: (isGood) => keysReload.set(isGood ? 1 : 0),
+    noteKeysReload,
   }
 }

@@ -1,25 +1,13 @@
-import { Counter, type Registry } from 'prom-client'
+import type { Meter } from './meter.ts'
 
-export type LimitMetrics = Readonly<{
-  countLimited: (route: string, limit: string) => void
-  countLimitError: (limit: string, outcome: string) => void
-}>
+export type LimitMetrics = ReturnType<typeof createLimitMetrics>
 
-export function createLimitMetrics(registers: Registry[]): LimitMetrics {
-  const limited = new Counter({
-    name: 'sallyport_rate_limited_total',
-    help: 'Requests refused by a rate limit.',
-    labelNames: ['route', 'limit'],
-    registers,
-  })
-  const errors = new Counter({
-    name: 'sallyport_rate_limit_errors_total',
-    help: 'Requests that a rate limit could not count, by outcome: allow or deny.',
-    labelNames: ['limit', 'outcome'],
-    registers,
-  })
-  return {
-    countLimited: (route, limit) => limited.inc({ route, limit }),
-    countLimitError: (limit, outcome) => errors.inc({ limit, outcome }),
-  }
-}
+export const createLimitMetrics = ({ count }: Meter) => ({
+  countLimited: count('sallyport_rate_limited_total', 'Requests refused by a rate limit.', 'route', 'limit'),
+  countLimitError: count(
+    'sallyport_rate_limit_errors_total',
+    'Requests that a rate limit could not count, by outcome: allow or deny.',
+    'limit',
+    'outcome',
+  ),
+})

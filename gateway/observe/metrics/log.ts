@@ -1,29 +1,19 @@
-import { Counter, Gauge, type Registry } from 'prom-client'
+import type { Meter } from './meter.ts'
 
 export type LogMetrics = Readonly<{
   countDroppedLogLines: (lines: number) => void
   watchLogSink: (isUp: () => boolean) => void
 }>
 
-export function createLogMetrics(registers: Registry[]): LogMetrics {
-  const dropped = new Counter({
-    name: 'sallyport_log_lines_dropped_total',
-    help: 'Log lines dropped because standard output was slow, full or closed.',
-    registers,
-  })
-  let read = () => true
-  new Gauge({
-    name: 'sallyport_log_sink_up',
-    help: 'Whether the last write of the log succeeded.',
-    registers,
-    collect() {
-      this.set(read() ? 1 : 0)
-    },
-  })
+export function createLogMetrics({ counter, watchFlag }: Meter): LogMetrics {
+  const dropped = counter(
+    'sallyport_log_lines_dropped_total',
+    'Log lines dropped because standard output was slow, full or closed.',
+  )()
   return {
-    countDroppedLogLines: (lines) => dropped.inc(lines),
-    watchLogSink: (isUp) => {
-      read = isUp
+    countDroppedLogLines: (lines) => {
+      dropped.count += lines
     },
+    watchLogSink: watchFlag('sallyport_log_sink_up', 'Whether the last write of the log succeeded.', true),
   }
 }

@@ -1,4 +1,4 @@
-import { Counter, Gauge, type Registry } from 'prom-client'
+import type { Meter } from './meter.ts'
 
 export type LogoutMetrics = Readonly<{
   countLogout: (outcome: 'stored' | 'unstored' | 'refused', cause: string) => void
@@ -15,56 +15,49 @@ type WatchedLogouts = Readonly<{
   sessionless: () => Iterable<string>
 }>
 
-export function createLogoutMetrics(registers: Registry[]): LogoutMetrics {
-  const logouts = new Counter({
-    name: 'sallyport_logouts_total',
-    help: 'Requests of issuers at the listener for signals, by outcome and cause: stored, unstored or refused.',
-    labelNames: ['outcome', 'cause'],
-    registers,
-  })
-  for (const cause of ['none', 'without_subject']) logouts.inc({ outcome: 'stored', cause }, 0)
-  logouts.inc({ outcome: 'unstored', cause: 'directory_unavailable' }, 0)
-  let watched: WatchedLogouts | undefined
-  new Gauge({
-    name: 'sallyport_logouts_in_force',
-    help: 'Logouts of subjects and sessions that JWTs are compared with.',
-    registers,
-    collect() {
-      this.set(watched?.inForce() ?? 0)
+export function createLogoutMetrics({ counter, watch, collect }: Meter): LogoutMetrics {
+  const logouts = counter(
+    'sallyport_logouts_total',
+    'Requests of issuers at the listener for signals, by outcome and cause: stored, unstored or refused.',
+    'outcome',
+    'cause',
+  )
+  for (const cause of ['none', 'without_subject']) logouts('stored', cause)
+  logouts('unstored', 'directory_unavailable')
+  const watchInForce = watch(
+    'sallyport_logouts_in_force',
+    'Logouts of subjects and sessions that JWTs are compared with.',
+  )
+  const watchUnstored = watch('sallyport_logouts_unstored', 'Logouts that count in memory and wait for the database.')
+  let sessionless: WatchedLogouts['sessionless'] = () => []
+  collect(
+    'sallyport_logins_without_session',
+    '1 if a JWT of the issuer without sid was accepted, so that a logout that names a session alone misses it.',
+    ['issuer'],
+    (gauge) => {
+      for (const issuer of sessionless()) gauge.set({ issuer }, 1)
     },
-  })
-  new Gauge({
-    name: 'sallyport_logouts_unstored',
-    help: 'Logouts that count in memory and wait for the database.',
-    registers,
-    collect() {
-      this.set(watched?.unstored() ?? 0)
-    },
-  })
-  new Gauge({
-    name: 'sallyport_logins_without_session',
-    help: '1 if a JWT of the issuer without sid was accepted, so that a logout that names a session alone misses it.',
-    labelNames: ['issuer'],
-    registers,
-    collect() {
-      for (const issuer of watched?.sessionless() ?? []) this.set({ issuer }, 1)
-    },
-  })
-  const unmatched = new Counter({
-    name: 'sallyport_signals_unmatched_total',
-    help: 'Stored logouts and security events that end no known login, by issuer of the login and cause: no_identity if none can be, or not_known.',
-    labelNames: ['issuer', 'cause'],
-    registers,
-  })
+  )
+  const unmatched = counter(
+    'sallyport_signals_unmatched_total',
+    'Stored logouts and security events that end no known login, by issuer of the login and cause: no_identity if none can be, or not_known.',
+    'issuer',
+    'cause',
+  )
   return {
     expectUnmatched: (issuers) => {
-      for (const issuer of issuers)
-        for (const cause of ['no_identity', 'not_known']) unmatched.inc({ issuer, cause }, 0)
+      for (const issuer of issuers) for (const cause of ['no_identity', 'not_known']) unmatched(issuer, cause)
     },
-    countUnmatched: (issuer, cause) => unmatched.inc({ issuer, cause }),
-    countLogout: (outcome, cause) => logouts.inc({ outcome, cause }),
-    watchLogouts: (watch) => {
-      watched = watch
+    countUnmatched: (issuer, cause) => {
+      unmatched(issuer, cause).count += 1
+    },
+    countLogout: (outcome, cause) => {
+      logouts(outcome, cause).count += 1
+    },
+    watchLogouts: (watched) => {
+      watchInForce(watched.inForce)
+      watchUnstored(watched.unstored)
+      sessionless = watched.sessionless
     },
   }
 }

@@ -1,15 +1,10 @@
-import { Counter, Gauge, Registry } from 'prom-client'
+import { Registry } from 'prom-client'
 import type { RefusalCause } from '../../errors/gateway-error.ts'
 import { type AuditMetrics, createAuditMetrics } from '../audit/audit-metrics.ts'
-import { createBoundHistogram } from './bound-histogram.ts'
-import { type CacheMetrics, createCacheMetrics } from './cache.ts'
+import { type CacheMetrics, createCacheMetrics, createInvalidationMetrics, type InvalidationMetrics } from './cache.ts'
 import type { MetricsSnapshot } from './combine.ts'
 import { type ConnectionMetrics, createConnectionMetrics } from './connections.ts'
 import { createDatabaseMetrics, type DatabaseMetrics } from './database.ts'
-import { createDecisionPointMetrics, type DecisionPointMetrics } from './decision-points.ts'
-import { createTallies } from './fast-counter.ts'
-import { createIntrospectionMetrics, type IntrospectionMetrics } from './introspection.ts'
-import { createInvalidationMetrics, type InvalidationMetrics } from './invalidations.ts'
 import {
   createJwksMetrics,
   createReloadMetrics,
@@ -21,6 +16,13 @@ import {
 import { createLimitMetrics, type LimitMetrics } from './limit.ts'
 import { createLogMetrics, type LogMetrics } from './log.ts'
 import { createLogoutMetrics, type LogoutMetrics } from './logouts.ts'
+import { createMeter, type Meter } from './meter.ts'
+import {
+  createDecisionPointMetrics,
+  createIntrospectionMetrics,
+  type DecisionPointMetrics,
+  type IntrospectionMetrics,
+} from './outside.ts'
 import { createPolicyMetrics, type PolicyMetrics } from './policy.ts'
 import {
   type BuildMetrics,
@@ -77,77 +79,59 @@ const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 export function createMetrics(): Metrics {
   const registry = new Registry()
-  const registers = [registry]
-  collectProcessMetrics(registry)
+  const meter = createMeter(registry)
+  collectProcessMetrics(registry, meter)
   return {
-    ...createRequestMetrics(registers),
-    ...createAddressMetrics(registers),
-    ...createAuditMetrics(registers),
-    ...createBuildMetrics(registers),
-    ...createCacheMetrics(registers),
-    ...createIntrospectionMetrics(registers),
-    ...createInvalidationMetrics(registers),
-    ...createConnectionMetrics(registers),
-    ...createDatabaseMetrics(registers),
-    ...createDecisionPointMetrics(registers),
-    ...createFaultMetrics(registers),
-    ...createJwksMetrics(registers),
-    ...createLimitMetrics(registers),
-    ...createLogMetrics(registers),
-    ...createLogoutMetrics(registers),
-    ...createPolicyMetrics(registers),
-    ...createRedisMetrics(registers),
-    ...createReloadMetrics(registers),
-    ...createSecurityEventMetrics(registers),
-    ...createStageMetrics(registers),
-    ...createStreamMetrics(registers),
-    ...createUpstreamMetrics(registers),
-    ...createTlsMetrics(registers),
+    ...createRequestMetrics(meter),
+    ...createAddressMetrics(meter),
+    ...createAuditMetrics(meter),
+    ...createBuildMetrics(meter),
+    ...createCacheMetrics(meter),
+    ...createIntrospectionMetrics(meter),
+    ...createInvalidationMetrics(meter),
+    ...createConnectionMetrics(meter),
+    ...createDatabaseMetrics(meter),
+    ...createDecisionPointMetrics(meter),
+    ...createFaultMetrics(meter),
+    ...createJwksMetrics(meter),
+    ...createLimitMetrics(meter),
+    ...createLogMetrics(meter),
+    ...createLogoutMetrics(meter),
+    ...createPolicyMetrics(meter),
+    ...createRedisMetrics(meter),
+    ...createReloadMetrics(meter),
+    ...createSecurityEventMetrics(meter),
+    ...createStageMetrics(meter),
+    ...createStreamMetrics(meter),
+    ...createUpstreamMetrics(meter),
+    ...createTlsMetrics(meter),
     text: () => registry.metrics(),
     contentType: registry.contentType,
     snapshot: () => registry.getMetricsAsJSON(),
   }
 }
 
-function createRequestMetrics(registers: Registry[]): RequestMetrics {
-  const requests = createTallies(
-    {
-      name: 'sallyport_requests_total',
-      help: 'Requests, by route, method and status of the response; 0 if the client closed the connection first.',
-      labelNames: ['route', 'method', 'status'],
-    },
-    registers,
+function createRequestMetrics({ counter, count, histogram, watch }: Meter): RequestMetrics {
+  const requests = counter(
+    'sallyport_requests_total',
+    'Requests, by route, method and status of the response; 0 if the client closed the connection first.',
+    'route',
+    'method',
+    'status',
   )
-  const durations = createBoundHistogram({
-    name: 'sallyport_request_duration_seconds',
-    help: 'Duration of requests, from their headers to the end of the response.',
-    buckets: durationBuckets,
-    registers,
-  })
+  const durations = histogram(
+    'sallyport_request_duration_seconds',
+    'Duration of requests, from their headers to the end of the response.',
+    durationBuckets,
+  )
   const observeDuration = rememberByRoute((route) => durations.bind({ route }))
-  const decisions = createTallies(
-    {
-      name: 'sallyport_decisions_total',
-      help: 'Decisions, by route, reason and cause; the reason is "allowed" or the code of the refusal, the cause is exact.',
-      labelNames: ['route', 'reason', 'cause'],
-    },
-    registers,
+  const decisions = counter(
+    'sallyport_decisions_total',
+    'Decisions, by route, reason and cause; the reason is "allowed" or the code of the refusal, the cause is exact.',
+    'route',
+    'reason',
+    'cause',
   )
-  const malformed = new Counter({
-    name: 'sallyport_malformed_requests_total',
-    help: 'Malformed requests, by reason.',
-    labelNames: ['reason'],
-    registers,
-  })
-  let inFlight = () => 0
-  new Gauge({
-    name: 'sallyport_requests_in_flight',
-    help: 'Requests in flight.',
-    registers,
-    collect() {
-      this.set(inFlight())
-    },
-  })
   return {
     countRequest: (route, method, status, seconds) => {
       requests(route, method, status).count += 1
@@ -156,10 +140,8 @@ function createRequestMetrics(registers: Registry[]): RequestMetrics {
     countDecision: (route, reason, cause) => {
       decisions(route, reason, cause).count += 1
     },
-    countMalformed: (reason) => malformed.inc({ reason }),
-    watchInFlight: (count) => {
-      inFlight = count
-    },
+    countMalformed: count('sallyport_malformed_requests_total', 'Malformed requests, by reason.', 'reason'),
+    watchInFlight: watch('sallyport_requests_in_flight', 'Requests in flight.'),
   }
 }
 

@@ -1,4 +1,4 @@
-import { Counter, Gauge, type Registry } from 'prom-client'
+import type { Meter } from './meter.ts'
 
 export type PolicyMetrics = Readonly<{
   countShadowDifference: (route: string, kind: string) => void
@@ -13,39 +13,38 @@ export type PolicyMetrics = Readonly<{
   ) => void
 }>
 
-export function createPolicyMetrics(registers: Registry[]): PolicyMetrics {
-  const differences = new Counter({
-    name: 'sallyport_shadow_differences_total',
-    help: 'Requests that the shadow policy decides differently, by kind and by route of the policy in force.',
-    labelNames: ['route', 'kind'],
-    registers,
-  })
-  const reload = new Gauge({
-    name: 'sallyport_shadow_reload_success',
-    help: 'Whether the last reload of the shadow policy succeeded.',
-    registers,
-  })
-  reload.set(1)
-  const held = new Gauge({
-    name: 'sallyport_policy_held',
-    help: 'Whether a valid policy awaits confirmation while the previous policy stays in force.',
-    registers,
-  })
-  held.set(0)
-  const changes = new Counter({
-    name: 'sallyport_policy_changes_total',
-    help: 'Routes that a reload added, removed or opened to more callers, by kind.',
-    labelNames: ['kind', 'route'],
-    registers,
-  })
+export function createPolicyMetrics({ count, flag }: Meter): PolicyMetrics {
+  const metrics = {
+    countShadowDifference: count(
+      'sallyport_shadow_differences_total',
+      'Requests that the shadow policy decides differently, by kind and by route of the policy in force.',
+      'route',
+      'kind',
+    ),
+    noteShadowReload: flag(
+      'sallyport_shadow_reload_success',
+      'Whether the last reload of the shadow policy succeeded.',
+    ),
+    notePolicyHeld: flag(
+      'sallyport_policy_held',
+      'Whether a valid policy awaits confirmation while the previous policy stays in force.',
+    ),
+  }
+  // Without a shadow policy no reload of it has failed.
+  metrics.noteShadowReload(true)
+  metrics.notePolicyHeld(false)
+  const countChange = count(
+    'sallyport_policy_changes_total',
+    'Routes that a reload added, removed or opened to more callers, by kind.',
+    'kind',
+    'route',
+  )
   return {
-    notePolicyHeld: (isHeld) => held.set(isHeld ? 1 : 0),
+    ...metrics,
     notePolicyChange: ({ gained, lost, widened }) => {
-      for (const route of gained) changes.inc({ kind: 'gained', route })
-      for (const route of lost) changes.inc({ kind: 'lost', route })
-      for (const { route } of widened) changes.inc({ kind: 'widened', route })
+      for (const route of gained) countChange('gained', route)
+      for (const route of lost) countChange('lost', route)
+      for (const { route } of widened) countChange('widened', route)
     },
-    countShadowDifference: (route, kind) => differences.inc({ route, kind }),
-    noteShadowReload: (isGood) => reload.set(isGood ? 1 : 0),
   }
 }

@@ -1,5 +1,6 @@
 import { readdir, stat } from 'node:fs/promises'
-import { Counter, collectDefaultMetrics, Gauge, type Registry } from 'prom-client'
+import { collectDefaultMetrics, type Registry } from 'prom-client'
+import type { Meter } from './meter.ts'
 
 /**
  * These metrics walk through every handle of the process. With 10,000 connections each scrape blocks all requests for
@@ -12,17 +13,12 @@ const costly = ['handles', 'requests', 'resources'].flatMap((kind) => [
 
 const openFiles = 'process_open_fds'
 
-export function collectProcessMetrics(registry: Registry): void {
+export function collectProcessMetrics(registry: Registry, { collect }: Meter): void {
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: lagEveryMs })
   for (const name of [...costly, openFiles]) registry.removeSingleMetric(name)
-  new Gauge({
-    name: openFiles,
-    help: 'Number of open file descriptors.',
-    registers: [registry],
-    async collect() {
-      const count = await countDescriptors().catch(() => undefined)
-      if (count !== undefined) this.set(count)
-    },
+  collect(openFiles, 'Number of open file descriptors.', [], async (gauge) => {
+    const count = await countDescriptors().catch(() => undefined)
+    if (count !== undefined) gauge.set(count)
   })
 }
 
@@ -41,27 +37,25 @@ type Build = Readonly<{ version: string; node: string }>
 
 export type BuildMetrics = Readonly<{ noteBuild: (build: Build) => void }>
 
-export function createBuildMetrics(registers: Registry[]): BuildMetrics {
-  const info = new Gauge({
-    name: 'sallyport_build_info',
-    help: 'Constant 1, with the versions of the gateway and of Node as labels.',
-    labelNames: ['version', 'node'],
-    registers,
-  })
+export function createBuildMetrics({ gauge }: Meter): BuildMetrics {
+  const info = gauge(
+    'sallyport_build_info',
+    'Constant 1, with the versions of the gateway and of Node as labels.',
+    'version',
+    'node',
+  )
   return { noteBuild: (build) => info.set({ ...build }, 1) }
 }
 
 export type FaultMetrics = Readonly<{ countFault: (component: string) => void }>
 
-export function createFaultMetrics(registers: Registry[]): FaultMetrics {
-  const faults = new Counter({
-    name: 'sallyport_callback_errors_total',
-    help: 'Exceptions in callbacks of sockets, timers and connections; each ended its own connection or task alone.',
-    labelNames: ['component'],
-    registers,
-  })
-  return { countFault: (component) => faults.inc({ component }) }
-}
+export const createFaultMetrics = ({ count }: Meter): FaultMetrics => ({
+  countFault: count(
+    'sallyport_callback_errors_total',
+    'Exceptions in callbacks of sockets, timers and connections; each ended its own connection or task alone.',
+    'component',
+  ),
+})
 
 /** Sampling interval of the event loop, which wakes an idle gateway; also the smallest lag that is measured. */
 export const lagEveryMs = 50

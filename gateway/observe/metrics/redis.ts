@@ -1,5 +1,5 @@
-import { Counter, Gauge, type Registry } from 'prom-client'
-import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
+import type { ObserveMs } from './bound-histogram.ts'
+import type { Meter } from './meter.ts'
 
 export type RedisCommand = (typeof commands)[number]
 
@@ -12,30 +12,23 @@ export type RedisMetrics = Readonly<{
 
 const buckets = [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2]
 
-export function createRedisMetrics(registers: Registry[]): RedisMetrics {
-  const durations = createBoundHistogram({
-    name: 'sallyport_redis_command_duration_seconds',
-    help: 'Duration of Redis commands, including failed ones.',
+export function createRedisMetrics({ counter, histogram, collect }: Meter): RedisMetrics {
+  const durations = histogram(
+    'sallyport_redis_command_duration_seconds',
+    'Duration of Redis commands, including failed ones.',
     buckets,
-    registers,
-  })
-  const failures = new Counter({
-    name: 'sallyport_redis_errors_total',
-    help: 'Redis commands that failed or timed out.',
-    labelNames: ['command'],
-    registers,
-  })
-  for (const command of commands) failures.inc({ command }, 0)
+  )
+  const failures = counter('sallyport_redis_errors_total', 'Redis commands that failed or timed out.', 'command')
+  for (const command of commands) failures(command)
   let isRefused: ((command: RedisCommand) => boolean) | undefined
-  new Gauge({
-    name: 'sallyport_redis_refusing',
-    help: 'Whether a reachable Redis refuses a command or times out.',
-    labelNames: ['command'],
-    registers,
-    collect() {
-      if (isRefused) for (const command of commands) this.set({ command }, isRefused(command) ? 1 : 0)
+  collect(
+    'sallyport_redis_refusing',
+    'Whether a reachable Redis refuses a command or times out.',
+    ['command'],
+    (gauge) => {
+      if (isRefused) for (const command of commands) gauge.set({ command }, isRefused(command) ? 1 : 0)
     },
-  })
+  )
   const observers: Readonly<Record<RedisCommand, ObserveMs>> = {
     get: durations.bind({ command: 'get' }),
     publish: durations.bind({ command: 'publish' }),
@@ -44,7 +37,7 @@ export function createRedisMetrics(registers: Registry[]): RedisMetrics {
   return {
     observeRedis: (command, ms, isGood) => {
       observers[command](ms)
-      if (!isGood) failures.inc({ command })
+      if (!isGood) failures(command).count += 1
     },
     watchRedisRefusals: (watched) => {
       isRefused = watched

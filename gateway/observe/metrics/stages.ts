@@ -1,6 +1,6 @@
-import { Counter, type Registry } from 'prom-client'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
-import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
+import type { ObserveMs } from './bound-histogram.ts'
+import type { Meter } from './meter.ts'
 
 export const stages = ['route', 'authenticate', 'resolve', 'resource', 'decide', 'locate', 'pin'] as const
 
@@ -14,26 +14,25 @@ export type StageMetrics = Readonly<{
 /** Most stages take microseconds; those that ask a store or an issuer take longer. */
 const buckets = [0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 1]
 
-/** Prometheus sees no increase in a series that first appears with 1. */
 const expected: readonly RefusalCode[] = ['cluster_offline', 'upstream_unavailable', 'upstream_timeout', 'internal']
 
-export function createStageMetrics(registers: Registry[]): StageMetrics {
-  const durations = createBoundHistogram({
-    name: 'sallyport_stage_duration_seconds',
-    help: 'Duration of each stage before the upstream, for passed and refused requests.',
+export function createStageMetrics({ counter, histogram }: Meter): StageMetrics {
+  const durations = histogram(
+    'sallyport_stage_duration_seconds',
+    'Duration of each stage before the upstream, for passed and refused requests.',
     buckets,
-    registers,
-  })
-  const failures = new Counter({
-    name: 'sallyport_failures_total',
-    help: 'Allowed requests that failed, by code: upstream or cluster unavailable, or an internal error.',
-    labelNames: ['code'],
-    registers,
-  })
-  for (const code of expected) failures.inc({ code }, 0)
+  )
+  const failures = counter(
+    'sallyport_failures_total',
+    'Allowed requests that failed, by code: upstream or cluster unavailable, or an internal error.',
+    'code',
+  )
+  for (const code of expected) failures(code)
   const observers = stages.map((stage) => [stage, durations.bind({ stage })] as const)
   return {
     observeStage: Object.fromEntries(observers) as Record<Stage, ObserveMs>, // every stage has its entry
-    countFailure: (code) => failures.inc({ code }),
+    countFailure: (code) => {
+      failures(code).count += 1
+    },
   }
 }

@@ -1,8 +1,8 @@
-import { Counter, Gauge, type Registry } from 'prom-client'
 import type { RefusalCode } from '../../errors/gateway-error.ts'
 import { type Surplus, surplusKinds } from '../../http/engine.ts'
-import { createBoundHistogram, type ObserveMs } from './bound-histogram.ts'
-import { createTallies, type FastCounters } from './fast-counter.ts'
+import type { ObserveMs } from './bound-histogram.ts'
+import type { FastCounters } from './fast-counter.ts'
+import type { Meter } from './meter.ts'
 
 export type UpstreamWatch = Readonly<{
   answered: (status: number, ms: number) => void
@@ -33,60 +33,61 @@ const clusterLabel = 'cluster'
 
 const labelOf = (upstream: string): string => (upstream.startsWith(clusterPrefix) ? clusterLabel : upstream)
 
-export function createUpstreamMetrics(registers: Registry[]): UpstreamMetrics {
-  const requests = createTallies(
-    {
-      name: 'sallyport_upstream_requests_total',
-      help: 'Requests sent to an upstream, by status class of the response (2xx) or by code of the failure.',
-      labelNames: ['upstream', 'outcome'],
-    },
-    registers,
+export function createUpstreamMetrics(meter: Meter): UpstreamMetrics {
+  const requests = meter.counter(
+    'sallyport_upstream_requests_total',
+    'Requests sent to an upstream, by status class of the response (2xx) or by code of the failure.',
+    'upstream',
+    'outcome',
   )
-  const firstByte = createBoundHistogram({
-    name: 'sallyport_upstream_first_byte_seconds',
-    help: 'Time from forwarding a request to the headers of the upstream’s response.',
+  const firstByte = meter.histogram(
+    'sallyport_upstream_first_byte_seconds',
+    'Time from forwarding a request to the headers of the upstream’s response.',
     buckets,
-    registers,
-  })
-  const retries = new Counter({
-    name: 'sallyport_upstream_retries_total',
-    help: 'Retries, to the same address or another, before any byte of a response.',
-    registers,
-  })
-  const surplus = createSurplusMetrics(registers)
-  let oldestStaleMs = () => 0
-  new Gauge({
-    name: 'sallyport_dns_stale_seconds',
-    help: 'Age of the oldest stale DNS entry in use; 0 while all names resolve.',
-    registers,
-    collect() {
-      this.set(oldestStaleMs() / 1_000)
-    },
-  })
+  )
+  const countUpstreamRetry = meter.count(
+    'sallyport_upstream_retries_total',
+    'Retries, to the same address or another, before any byte of a response.',
+  )
+  const surplus = meter.counter(
+    'sallyport_upstream_surplus_total',
+    'Responses behind which the upstream sent more bytes, by the kind of response.',
+    'upstream',
+    'kind',
+  )
+  const watchDistrustedOrigins = meter.watch(
+    'sallyport_upstream_origins_distrusted',
+    'Origins whose connections serve one request each, because they sent bytes beyond a response.',
+  )
+  const watchStaleDns = meter.watch(
+    'sallyport_dns_stale_seconds',
+    'Age of the oldest stale DNS entry in use; 0 while all names resolve.',
+  )
   const watches = new Map<string, UpstreamWatch>()
   const watch = (label: string): UpstreamWatch => {
     const known = watches.get(label)
     if (known) return known
-    surplus.begin(label)
+    for (const kind of surplusKinds) surplus(label, kind)
     const made = createWatch(label, requests, firstByte.bind({ upstream: label }))
     watches.set(label, made)
     return made
   }
   return {
     watchUpstream: (name) => watches.get(name) ?? watch(labelOf(name)),
-    countUpstreamRetry: () => retries.inc(),
-    countSurplus: surplus.count,
-    watchDistrustedOrigins: surplus.watch,
-    watchDns: (read) => {
-      oldestStaleMs = read
+    countUpstreamRetry,
+    countSurplus: (upstream, kind) => {
+      surplus(labelOf(upstream), kind).count += 1
     },
-    watchWaiting: createWaitingGauge(registers),
-    watchUpstreamConnections: createConnectionGauges(registers),
+    watchDistrustedOrigins,
+    watchDns: (oldestStaleMs) => watchStaleDns(() => oldestStaleMs() / 1_000),
+    watchWaiting: createWaitingGauge(meter),
+    watchUpstreamConnections: createConnectionGauges(meter),
   }
 }
 
-function createWatch(upstream: string, requests: FastCounters, observeMs: ObserveMs): UpstreamWatch {
-  // Prometheus sees no increase in a series that first appears with 1.
+type CountedByOutcome = FastCounters<readonly [upstream: string, outcome: string]>
+
+function createWatch(upstream: string, requests: CountedByOutcome, observeMs: ObserveMs): UpstreamWatch {
   for (const outcome of expected) requests(upstream, outcome)
   return {
     answered: (status, ms) => {
@@ -99,71 +100,37 @@ function createWatch(upstream: string, requests: FastCounters, observeMs: Observ
   }
 }
 
-function createSurplusMetrics(registers: Registry[]) {
-  const surplus = new Counter({
-    name: 'sallyport_upstream_surplus_total',
-    help: 'Responses behind which the upstream sent more bytes, by the kind of response.',
-    labelNames: ['upstream', 'kind'],
-    registers,
-  })
-  let countOrigins = () => 0
-  new Gauge({
-    name: 'sallyport_upstream_origins_distrusted',
-    help: 'Origins whose connections serve one request each, because they sent bytes beyond a response.',
-    registers,
-    collect() {
-      this.set(countOrigins())
-    },
-  })
-  return {
-    // Prometheus sees no increase in a series that first appears with 1.
-    begin: (upstream: string): void => {
-      for (const kind of surplusKinds) surplus.inc({ upstream, kind }, 0)
-    },
-    count: (upstream: string, kind: Surplus['kind']): void => surplus.inc({ upstream: labelOf(upstream), kind }),
-    watch: (count: () => number): void => {
-      countOrigins = count
-    },
-  }
-}
-
-function createWaitingGauge(registers: Registry[]): UpstreamMetrics['watchWaiting'] {
+function createWaitingGauge({ collect }: Meter): UpstreamMetrics['watchWaiting'] {
   let readMost: () => ReadonlyMap<string, number> = () => new Map()
-  new Gauge({
-    name: 'sallyport_upstream_waiting_most',
-    help: 'Requests of one organization that wait for the first byte of a model upstream, of the one with the most.',
-    labelNames: ['upstream'],
-    registers,
-    collect() {
-      this.reset()
+  collect(
+    'sallyport_upstream_waiting_most',
+    'Requests of one organization that wait for the first byte of a model upstream, of the one with the most.',
+    ['upstream'],
+    (gauge) => {
+      gauge.reset()
       const most = new Map<string, number>()
       for (const [upstream, count] of readMost())
         most.set(labelOf(upstream), Math.max(count, most.get(labelOf(upstream)) ?? 0))
-      for (const [upstream, count] of most) this.set({ upstream }, count)
+      for (const [upstream, count] of most) gauge.set({ upstream }, count)
     },
-  })
+  )
   return (read) => {
     readMost = read
   }
 }
 
-function createConnectionGauges(registers: Registry[]): UpstreamMetrics['watchUpstreamConnections'] {
+function createConnectionGauges({ collect, gauge }: Meter): UpstreamMetrics['watchUpstreamConnections'] {
   let read: () => ReadonlyMap<string, number> = () => new Map()
-  new Gauge({
-    name: 'sallyport_upstream_connections_open',
-    help: 'Open connections to upstreams, busy or idle, without WebSocket tunnels.',
-    labelNames: ['origin'],
-    registers,
-    collect() {
-      this.reset()
-      for (const [origin, count] of read()) this.set({ origin }, count)
+  collect(
+    'sallyport_upstream_connections_open',
+    'Open connections to upstreams, busy or idle, without WebSocket tunnels.',
+    ['origin'],
+    (connections) => {
+      connections.reset()
+      for (const [origin, count] of read()) connections.set({ origin }, count)
     },
-  })
-  const limit = new Gauge({
-    name: 'sallyport_upstream_connections_limit',
-    help: 'Limit of open connections to upstreams.',
-    registers,
-  })
+  )
+  const limit = gauge('sallyport_upstream_connections_limit', 'Limit of open connections to upstreams.')
   return (count, most) => {
     read = count
     limit.set(most)
@@ -175,21 +142,16 @@ export type AddressMetrics = Readonly<{
   noteUpstreamTlsReload: (upstream: string, isGood: boolean) => void
 }>
 
-export function createAddressMetrics(registers: Registry[]): AddressMetrics {
-  const up = new Gauge({
-    name: 'sallyport_upstream_address_up',
-    help: 'Whether an upstream address is healthy; 0 while it is ejected or its health checks fail.',
-    labelNames: ['upstream', 'address'],
-    registers,
-  })
-  const reload = new Gauge({
-    name: 'sallyport_upstream_tls_reload_success',
-    help: 'Whether the last reload of an upstream’s certificates succeeded.',
-    labelNames: ['upstream'],
-    registers,
-  })
-  return {
-    noteAddress: (upstream, address, isUp) => up.set({ upstream, address }, isUp ? 1 : 0),
-    noteUpstreamTlsReload: (upstream, isGood) => reload.set({ upstream }, isGood ? 1 : 0),
-  }
-}
+export const createAddressMetrics = ({ flag }: Meter): AddressMetrics => ({
+  noteAddress: flag(
+    'sallyport_upstream_address_up',
+    'Whether an upstream address is healthy; 0 while it is ejected or its health checks fail.',
+    'upstream',
+    'address',
+  ),
+  noteUpstreamTlsReload: flag(
+    'sallyport_upstream_tls_reload_success',
+    'Whether the last reload of an upstream’s certificates succeeded.',
+    'upstream',
+  ),
+})
