@@ -282,7 +282,13 @@ function watchRights({ world, rows }: HistoryFixture) {
 }
 
 /** Makes the next step of a history happen, in the world and in the model. */
-function take(step: Step, fixture: HistoryFixture, group: readonly Replica[], isPermitted: boolean[], clients: Clients): void {
+function take(
+  step: Step,
+  fixture: HistoryFixture,
+  group: readonly Replica[],
+  isPermitted: boolean[],
+  clients: Clients,
+): void {
   const { world, rows } = fixture
   switch (step.kind) {
     case 'fail':

@@ -136,13 +136,13 @@ t.test('a logout, or a withdrawn key, between the facts and the first byte is ju
     [new TestProof(1, { isVerifiedByCurrentKeys: false }), undefined],
   ] as const
   for (const [proof, cause] of cases) {
-    const open = openByJwt(staged, proof)
+    const open = openByJwt(fixture, proof)
     t.ok(open.isNamed)
-    await staged.recheck.confirm(open)
+    await fixture.recheck.confirm(open)
     t.equal(open.end?.refusal.exactCause, cause)
     if (cause) t.ok(open.end?.isCredential)
   }
-  t.notOk(openByJwt(staged, new TestProof(1)).isNamed)
+  t.notOk(openByJwt(fixture, new TestProof(1)).isNamed)
 })
 
 t.test('the host of the opening counts', async (t) => {
@@ -263,9 +263,9 @@ t.test('a JWT ends WebSockets, or all, or none before `maxLifeMs`, and an API to
     ['none', handshake, late, 'expiry'],
   ] as const
   for (const [endAtExpiry, exchange, endsAtMs, expected] of grid) {
-    const staged = createRecheckFixture(t, { endAtExpiry, maxLifeMs })
-    staged.state.table = compileRoutes([socketRoute])
-    const { expiresAtMs, openedAtMs } = openByJwt(staged, new TestProof(1, { endsAtMs }), exchange)
+    const fixture = createRecheckFixture(t, { endAtExpiry, maxLifeMs })
+    fixture.state.table = compileRoutes([socketRoute])
+    const { expiresAtMs, openedAtMs } = openByJwt(fixture, new TestProof(1, { endsAtMs }), exchange)
     const livesMs = Number(expiresAtMs) - openedAtMs
     const what = `${endAtExpiry} ${JSON.stringify(exchange)} ${livesMs}`
     if (expected === 'life') t.equal(livesMs, maxLifeMs, what)
@@ -340,8 +340,8 @@ t.test('with `onUnknown: end` a head waits for its facts while nothing proves th
     ['end', true, false],
     ['keep', false, false],
   ] as const) {
-    const { open, recheck, stage } = stageRecheck(t, { onUnknown })
-    stage.isProven = isProven
+    const { open, recheck, state } = createRecheckFixture(t, { onUnknown })
+    state.isProven = isProven
     const { entry } = open(1)
     t.equal(entry.isNamed, isNamed)
     await recheck.confirm(entry)
