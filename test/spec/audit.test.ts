@@ -9,6 +9,7 @@ import {
   makeId,
   readAudit,
   settleWritten,
+  startAuditedGateway,
   startAuditUpstream,
 } from '../support/audit.ts'
 import { call, callRaw, type JsonValue } from '../support/client.ts'
@@ -23,6 +24,14 @@ const { owner, member } = world.users
 const { robot } = world.serviceAccounts
 const upstream = await startAuditUpstream(t)
 const start = createStart(world, upstream)
+
+/** In this process, where no log is looked at. */
+async function startHere(t: Test, settings: Readonly<Record<string, unknown>>, audit: object = {}) {
+  const names = ['platform', 'agents', 'files', 'graphql', 'data']
+  const upstreams = Object.fromEntries(names.map((name) => [name, { url: upstream.url }]))
+  const serving = await startAuditedGateway(t, { world, settings, upstreams }, audit)
+  return { serving, file: serving.auditFile }
+}
 
 function checkLines(t: Test, lines: readonly JsonValue[], { certain, possible, unreadable, brokenBodies }: Storm) {
   const counts = countIds(lines)
@@ -120,7 +129,7 @@ t.test('by default the audit is on standard output, told from the log by its fir
 })
 
 t.test('a line says who, by what credential, for whom, to what, and why', async (t) => {
-  const { serving, file } = await start(t, { replica: 'gateway-7' })
+  const { serving, file } = await startHere(t, {}, { replica: 'gateway-7' })
   const lineOf = async (request: Parameters<typeof call>[1], listener: 'public' | 'decision' = 'public') => {
     const id = makeId()
     const headers = { ...request.headers, 'x-request-id': id }
@@ -143,7 +152,7 @@ t.test('a line says who, by what credential, for whom, to what, and why', async 
     method: 'GET',
     path: '/datasets',
     clientAddress: '127.0.0.1',
-    replica: `gateway-7/${serving.pid}`,
+    replica: `gateway-7/${process.pid}`,
   })
   t.match(await lineOf({ path: '/admin/x', headers: oauth(member) }), {
     outcome: 'refused',
@@ -193,7 +202,7 @@ t.test('a line says who, by what credential, for whom, to what, and why', async 
 })
 
 t.test('no client can split, forge or swell a line', async (t) => {
-  const { serving, file } = await start(t, {}, { trustedProxies: ['127.0.0.1'] })
+  const { serving, file } = await startHere(t, { trustedProxies: ['127.0.0.1'] })
   const forged = '{"audit":"decision","requestId":"forged"}'
   const heads = [
     `GET /nowhere HTTP/1.1\r\nHost: h\r\nUser-Agent: ${'u'.repeat(10_000)}`,

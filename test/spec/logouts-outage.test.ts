@@ -115,6 +115,6 @@ t.test('each worker takes logouts, and all workers enforce them', async (t) => {
   await until(() => replica.readLog().includes('logout stored'), 'the line of the log')
   t.notMatch(replica.readLog(), subject, 'no log names the subject')
   t.equal(await replica.stop(), 0)
-  const again = await startReplica(t, { world, settings })
+  const again = await startTestGateway(t, { world, settings })
   t.equal(await statusOf(again, jwt), 401, 'after a restart')
 })

@@ -3,7 +3,7 @@ import { connect, createServer } from 'node:net'
 import pg from 'pg'
 import t, { type Test } from 'tap'
 import { migrate } from '../../gateway/directory/postgres/migrate.ts'
-import { runCommand, runProcess } from '../support/command-line.ts'
+import { runCommand } from '../support/command-line.ts'
 import { startTestGateway, until, writeConfiguration } from '../support/gateway.ts'
 import { runServe } from '../support/serve.ts'
 import { startTestWorld } from '../support/world.ts'
@@ -43,7 +43,7 @@ for (const adopt of [false, true])
     await raise()
     await t.rejects(startOn(t, url), { message: asked })
     const config = writeConfiguration(t, { settings: { database: { url: url.href, ...patience } } })
-    const serve = await runProcess(['serve', '--config', config])
+    const serve = await runCommand(['serve', '--config', config])
     t.match(serve, { code: 1, stderr: asked })
     const list = await runCommand(['tokens', 'list', '--config', config, '--user', '1'])
     t.match(list, { code: 1, stderr: asked }, 'nor does it change anything')

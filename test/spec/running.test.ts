@@ -76,7 +76,7 @@ t.test('bad usage ends with 2 and points to the help', async (t) => {
 })
 
 t.test('a missing configuration ends with 2 and names the file', async (t) => {
-  const { code, stderr, stdout } = await runProcess(['serve', '--config', 'no-such.yaml'])
+  const { code, stderr, stdout } = await runCommand(['serve', '--config', 'no-such.yaml'])
   t.equal(code, 2)
   t.match(stderr, /^sallyport: no-such\.yaml: cannot be read: ENOENT/)
   t.equal(stdout, '')

@@ -39,12 +39,17 @@ export const readAudit = (...files: readonly string[]): readonly JsonValue[] =>
   })
 
 /** A gateway in this process, with the lines of its audit so far. */
-export type AuditedGateway = TestGateway & Readonly<{ audit: () => readonly JsonValue[] }>
+export type AuditedGateway = TestGateway & Readonly<{ auditFile: string; audit: () => readonly JsonValue[] }>
 
-export async function startAuditedGateway(t: Test, options: TestGatewayOptions): Promise<AuditedGateway> {
+export async function startAuditedGateway(
+  t: Test,
+  options: TestGatewayOptions,
+  audit: object = {},
+): Promise<AuditedGateway> {
   const sink = join(makeAuditFolder(t), 'audit.jsonl')
-  const gateway = await startTestGateway(t, { ...options, settings: { ...options.settings, audit: { sink } } })
-  return { ...gateway, audit: () => readAudit(sink) }
+  const settings = { ...options.settings, audit: { sink, ...audit } }
+  const gateway = await startTestGateway(t, { ...options, settings })
+  return { ...gateway, auditFile: sink, audit: () => readAudit(sink) }
 }
 
 /** Lines of decisions; each request has one. */
@@ -83,7 +88,7 @@ export async function holdPipe(owner: Owner): Promise<HeldPipe> {
 }
 
 /** The gateway's own counts: every request has a line, or is counted as lost. */
-export async function countAudited(serving: Serving) {
+export async function countAudited(serving: Pick<Serving, 'admin'>) {
   // All of one scrape: a request that ends between two of them is in neither.
   const values = readMetrics((await call(serving.admin, { path: '/metrics' })).text)
   const sum = (name: string): number => Object.values(values(name)).reduce((total, value) => total + value, 0)
@@ -97,7 +102,7 @@ export async function countAudited(serving: Serving) {
 }
 
 /** Waits until every request has ended and no count moves any more, and gives the counts. */
-export async function settle(serving: Serving) {
+export async function settle(serving: Pick<Serving, 'admin'>) {
   let counts = await countAudited(serving)
   await until(
     async () => {
@@ -115,7 +120,7 @@ export async function settle(serving: Serving) {
  * Settles once every line is written or missed; a line that is under way moves no count. A request counts twice if its
  * body breaks off.
  */
-export async function settleWritten(serving: Serving, brokenBodies = 0) {
+export async function settleWritten(serving: Pick<Serving, 'admin'>, brokenBodies = 0) {
   let counts = await settle(serving)
   await until(async () => {
     counts = await settle(serving)
