@@ -7,6 +7,9 @@ Prints figures of gateway/: sizes, small files with one importer, cycles, arrows
 run upward between folders, exported type names that two files share, long functions.
 Then files of test/support, pages of docs/, decisions among them, and words of
 SECURITY.md. SQL counts by lines.
+Then files over 100 lines without a comment, and the share of comments.
+Then pages of docs/, decisions among them, and words of SECURITY.md.
+SQL counts by lines.
 
 Options:
   --json      one object, with the names behind each figure
@@ -39,6 +42,8 @@ function describe(house) {
     ['type names exported twice', house.duplicateNames.length],
     ['functions over 60 lines', house.longFunctions.length],
     ['files of test/support', house.supportFiles],
+    ['files over 100 lines without a comment', house.uncommentedFiles.length],
+    ['share of comments', `${(house.commentShare * 100).toFixed(1)} % of lines`],
     ['pages of docs/', house.documentPages],
     ['words of SECURITY.md', house.securityWords],
     ['lines of SQL', house.sqlLines],
@@ -49,6 +54,7 @@ function describe(house) {
     ...house.cycles.map((files) => `cycle: ${files.join(', ')}`),
     ...house.upwardArrows.map((arrow) => `upward: ${arrow}`),
     ...house.duplicateNames.map(({ name, files }) => `${name}: ${files.join(', ')}`),
+    ...house.uncommentedFiles.map((file) => `without a comment: ${file}`),
     ...house.longFunctions.map(({ name, file, line, lines }) => `${file}:${line} ${name}: ${lines} lines`),
   ]
   return [...figures, ...(named.length > 0 ? ['', ...named] : [])].join('\n')

@@ -8,6 +8,8 @@ const root = fileURLToPath(new URL('../gateway', import.meta.url))
 /** A file of its own is worth its name from this many lines on, or from two importers on. */
 const smallLines = 40
 const longestFunction = 60
+/** A file of more lines has a constant, an order or a branch whose reason its code cannot say. */
+const silentLines = 100
 
 /** Folders from the ground up; folders on one floor may import one another. An arrow to a later floor runs upward. */
 export const floors = [
@@ -60,6 +62,10 @@ export function measureHouse() {
     unplacedFiles: files.filter((file) => floorOf(file) < 0),
     largestFolder: findLargest(files),
     duplicateNames: findDuplicates(sources),
+    commentShare: shareOfComments(sources),
+    uncommentedFiles: files.filter(
+      (file, index) => (sizes[index] ?? 0) > silentLines && commentLines(sources.get(file)).size === 0,
+    ),
     longFunctions: files.flatMap((file) => listLongFunctions(file, sources.get(file))),
     supportFiles: countSupportFiles(),
     ...measureDocuments(),
@@ -93,6 +99,33 @@ const parse = (file) =>
   ts.createSourceFile(file, readFileSync(`${root}/${file}`, 'utf8'), ts.ScriptTarget.Latest, true, ts.ScriptKind.TS)
 
 const countLines = (source) => source.text.split('\n').length - 1
+
+/** The lines on which a comment stands, by itself or behind code. The text of a template does not count. */
+function commentLines(source) {
+  const lines = new Set()
+  const note = ({ pos, end }) => {
+    const first = source.getLineAndCharacterOfPosition(pos).line
+    const last = source.getLineAndCharacterOfPosition(end).line
+    for (let line = first; line <= last; line += 1) lines.add(line)
+  }
+  const visit = (node) => {
+    const children = node.getChildren(source)
+    // Comments belong to the tokens around them, which are the leaves of the tree.
+    if (children.length === 0 && !ts.isJsxText(node)) {
+      for (const comment of ts.getLeadingCommentRanges(source.text, node.getFullStart()) ?? []) note(comment)
+      for (const comment of ts.getTrailingCommentRanges(source.text, node.end) ?? []) note(comment)
+    }
+    for (const child of children) visit(child)
+  }
+  visit(source)
+  return lines
+}
+
+function shareOfComments(sources) {
+  const all = [...sources.values()]
+  const lines = all.reduce((sum, source) => sum + countLines(source), 0)
+  return all.reduce((sum, source) => sum + commentLines(source).size, 0) / lines
+}
 
 /** The files of gateway/ that a file imports, types and later imports among them. */
 function listImports(file, source) {

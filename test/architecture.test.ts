@@ -99,6 +99,11 @@ t.test(
   },
 )
 
+t.test('each file over 100 lines has a comment', async (t) => {
+  t.same(house.uncommentedFiles, [])
+  t.ok(house.commentShare > 0.02 && house.commentShare < 0.5, 'comments were found', { share: house.commentShare })
+})
+
 /** Pages grow with features: a change that needs another one raises this in its own commit, with a line of its reason. */
 const mostPages = 76
 /** A reporter reads it whole. More promises, not more words of each, are a reason to raise it. */

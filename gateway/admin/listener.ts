@@ -1,3 +1,4 @@
+// The listener of operators: health, metrics, keys and the console.
 import type { Exchange, RawHeaders } from '../http/exchange.ts'
 import { isConsoleHost } from '../lib/loopback.ts'
 import type { MetricsSnapshot } from '../observe/metrics/combine.ts'

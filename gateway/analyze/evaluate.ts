@@ -1,3 +1,4 @@
+// Questions about a policy that need no running gateway: explain, matrix, diff, lint and tests.
 import { decide } from '../authorize/decide.ts'
 import type { RefusalCode } from '../errors/gateway-error.ts'
 import type { Roles } from '../policy/role.ts'

@@ -49,6 +49,7 @@ export function explain(
 ): Explanation {
   const checks: ExplainedCheck[] = []
   const note: Note = (check, isPassed, why) => {
+    // After the first check that fails the gateway makes no other, so none is shown.
     if (checks.at(-1)?.isPassed !== false) checks.push({ check, isPassed, why })
   }
   let match: RouteMatch | undefined

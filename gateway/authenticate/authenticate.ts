@@ -1,3 +1,4 @@
+// From a credential to a principal: JWTs, opaque tokens of issuers, and API tokens.
 import type { Arrival, Directory, KnownUser, UserRecord } from '../directory/directory.ts'
 import type { Logouts } from '../directory/logout.ts'
 import { GatewayError } from '../errors/gateway-error.ts'

@@ -1,3 +1,4 @@
+// The decision: the caller against the route. Pure, and the one place that makes a permit.
 import type { Principal } from '../authenticate/principal.ts'
 import { codeOf, GatewayError, type RefusalCause, type RefusalCode } from '../errors/gateway-error.ts'
 import { listLevels } from '../policy/resource-kind.ts'

@@ -1,3 +1,4 @@
+// One gateway, wired from its configuration. Only here do the stages meet their implementations.
 import type { AdminState } from '../admin/listener.ts'
 import { checkReadiness } from '../admin/readiness.ts'
 import type { Configuration } from '../configuration/configuration.ts'
@@ -60,6 +61,7 @@ export type RequestListeners = Readonly<{
 
 export async function startListeners(configuration: Configuration, context: ProcessContext): Promise<RequestListeners> {
   const { log, metrics } = context
+  // All that the configuration alone can show to be wrong is refused before the first connection is opened.
   const networks = readNetworks(configuration, context)
   const services = await startServices(configuration, networks.ofClusters, context)
   const wired = wireStages(configuration, networks.isTrustedProxy, services, context)

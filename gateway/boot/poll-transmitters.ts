@@ -33,11 +33,13 @@ export function startPolls(
 ): Polls {
   const stopping = new AbortController()
   const { signal } = stopping
+  // All transmitters wait on this one signal, and Node takes more than ten listeners for a leak.
   setMaxListeners(0, signal)
   const { issuers, transmitters } = configuration ?? { issuers: [], transmitters: [] }
   const work: Work = {
     signal,
     routeOf: (settings, timeoutMs) => {
+      // A transmitter without TLS settings or a proxy of its own is reached as its issuer is.
       const own = settings.tls || settings.proxy
       return readRoute({ ...(own ? settings : issuers.find(({ issuer }) => issuer === settings.issuer)), timeoutMs })
     },

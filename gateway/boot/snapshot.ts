@@ -14,6 +14,7 @@ import { headerRole } from '../receive/header-role.ts'
 import { type AnswerRole, answerRole } from '../relay/answer-role.ts'
 import { compileRoutes } from '../route/table.ts'
 
+/** All that a reload replaces, compiled once and frozen: a request takes one snapshot and keeps it to its end. */
 export function createSnapshot(
   configuration: Configuration,
   policy: Policy,
@@ -70,6 +71,7 @@ function refuseBlocks(
   problemAt: Configuration['problemAt'],
   compile: (blocks: readonly string[]) => unknown,
 ): void {
+  // Each block by itself, so that the message names the place of the wrong one.
   const problems = blocks.flatMap((block, index) => {
     try {
       compile([block])

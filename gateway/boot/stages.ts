@@ -59,7 +59,6 @@ export function wireStages(
     return (record, exchange, id) => shadow.observe(follow(record, exchange, id), exchange, id)
   }
   const forward = openForward(configuration, { log, metrics, history, engine, limits })
-  for (const name of [...Object.keys(configuration.upstreams), clusterUpstream]) metrics.watchUpstream(name)
   const credentials = readCredentialRules(configuration, issuers.carriers)
   const verify = rememberVerified(issuers, configuration, metrics)
   const stages: Stages = {
@@ -91,6 +90,7 @@ export function wireStages(
     beginRecord: beginRecord('decision'),
     observe: observe('decision'),
   }
+  // An evaluation is a question and not a request, so the shadow policy is not asked about it.
   const ofAuthzen: Stages = { ...ofDecision, observe: followBy(time, tracing?.observe('decision')) }
   const judge = createDecision(ofDecision, configuration.listeners, openAuthzen(configuration, ofAuthzen, keys))
   return { handle: createPipeline(stages), judge, drainStreams, cors: stages.cors }
@@ -100,6 +100,8 @@ function openForward(
   configuration: Configuration,
   { log, metrics, history, engine, limits }: Pick<ProcessContext, 'log' | 'metrics' | 'history' | 'engine' | 'limits'>,
 ): Stages['forward'] {
+  // Their series begin with 0 before the first request.
+  for (const name of [...Object.keys(configuration.upstreams), clusterUpstream]) metrics.watchUpstream(name)
   const shares = createWaitingShares(limitWaiting(configuration, limits))
   metrics.watchWaiting(shares.readMost)
   const forward = createForward(countRetries(engine.send, metrics, log), shares)

@@ -1,3 +1,4 @@
+// All commands of the program. Each loads its own file only when it runs.
 import type { Command } from 'commander'
 import { findLackingFixes } from '../configuration/node-releases.ts'
 import { describeVersions, readVersion } from '../configuration/version.ts'

@@ -1,3 +1,4 @@
+// The configuration file: read and checked once, before anything is opened.
 import { readFileSync, statSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
 import type { DatabaseSettings } from '../directory/postgres/pool.ts'

@@ -27,6 +27,7 @@ export function composeConsultation(match: RouteMatch, caller: PermittedCaller):
     resource: describeResource(about, match, caller),
     context: shared.context,
   }))
+  // All questions of a route to one decision point travel in one request, so that it costs one wait.
   const names = [...new Set(questions.map(({ pdp }) => pdp))]
   const groups = names.map((pdp): QuestionGroup => {
     const places = questions.flatMap((question, place) => (question.pdp === pdp ? place : []))
@@ -38,8 +39,10 @@ export function composeConsultation(match: RouteMatch, caller: PermittedCaller):
   return {
     groups,
     count: questions.length,
+    // Waiting places are shared by organization. A caller without one shares with no other.
     owner: organization === undefined ? `user ${nameUser(principal.user)}` : `organization ${organization.id}`,
     tags: listTags(match, caller),
+    // No answer is held past the end of the credential about which it was given.
     expiresAtMs: principal.proof?.endsAtMs ?? credential.expiresAt?.getTime(),
   }
 }
@@ -98,6 +101,7 @@ function describeGuarded(level: number, { resource }: PermittedCaller): Omit<Ent
   return { id, properties: { organizationId: String(organizationId), ...owner, visibility } }
 }
 
+/** The records that the questions tell of. A change of any of them ends a held answer. */
 function listTags({ route }: RouteMatch, { principal, organization, resource }: PermittedCaller): readonly Tag[] {
   const { user, proof } = principal
   const tags: Tag[] = []

@@ -1,3 +1,4 @@
+// The last check: a route may ask decision points outside, whose answers are awaited before the permit.
 import { enforce, type Pending, type Permit, settle } from '../authorize/decide.ts'
 import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
 import { type Awaitable, andThen } from '../lib/awaitable.ts'
@@ -38,6 +39,7 @@ export function createConsult({ points, generation, follow }: ConsultOptions) {
         for (const [at, spot] of places.entries()) placed[spot] = decisions[index]?.[at]
       return placed
     }
+    // Held answers are there at once: a request that needs no other waits for no turn of the event loop.
     const ready = asked.filter((decisions): decisions is readonly boolean[] => !(decisions instanceof Promise))
     return ready.length === asked.length ? place(ready) : Promise.all(asked).then(place)
   }
@@ -49,6 +51,7 @@ export function createConsult({ points, generation, follow }: ConsultOptions) {
     const answers = await askAll(about)
     return answers.length === about.count && answers.every((answer) => answer === true)
   }
+  // An open exchange rests on all its answers, so the decision point that wants to be asked soonest sets the pace.
   const recheckMsOf = ({ groups }: Consultation): number =>
     Math.min(...groups.map(({ pdp }) => points.get(pdp)?.recheckMs ?? 0))
   const shareOf = ({ groups }: Consultation): number =>

@@ -38,6 +38,7 @@ export type DecisionPoint = Readonly<{
 
 type Asking = Readonly<{ decisions: Promise<readonly boolean[]>; asked: AskedAt }>
 
+/** One for each organization, so that the failing questions of one cut off no other. Organizations are unbounded, memory is not. */
 const rememberedBreakers = 10_000
 
 /** Questions of all organizations; each holds its request and its body meanwhile. */

@@ -1,3 +1,4 @@
+// The decision listener: other proxies ask here whether they may forward, and AuthZEN clients ask about other users.
 import type { Permit } from '../authorize/decide.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Exchange, RawHeaders } from '../http/exchange.ts'

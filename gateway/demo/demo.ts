@@ -1,3 +1,4 @@
+// The demo on one machine. The package leaves this folder out.
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { printBanner } from './banner.ts'

@@ -35,6 +35,7 @@ export type WorldOptions = Readonly<{
 const audience = 'sallyport-demo'
 const heartbeatMs = 10_000
 
+/** Nothing listens on port 1: a request to this cluster shows what an outage looks like. */
 const unreachableUrl = 'http://127.0.0.1:1'
 
 export async function startWorld(options: WorldOptions): Promise<World> {
@@ -90,6 +91,7 @@ async function build(options: WorldOptions, stops: (() => Promise<unknown>)[]): 
   let stopped: Promise<number> | undefined
   const stopAll = async (): Promise<number> => {
     hearts.stop()
+    // The gateway drains first, while its database, issuer and backends still answer.
     const code = await gateway.stop()
     await Promise.all([postgres.stop(), issuer.stop(), backends.stop()])
     return code

@@ -1,3 +1,4 @@
+// Users, organizations, tokens, agents and clusters. The stages see this interface, and boot the implementations.
 import type { Awaitable } from '../lib/awaitable.ts'
 import type { ResourceKind } from '../policy/resource-kind.ts'
 

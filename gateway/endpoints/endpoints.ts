@@ -1,3 +1,4 @@
+// The endpoints that the gateway answers itself, for callers that hold a permit.
 import type { Permit, PermittedCaller } from '../authorize/decide.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import { type Rendered, renderSuccess } from '../errors/render.ts'

@@ -1,3 +1,4 @@
+// The catalogue of refusals, and the error that carries one. render.ts alone makes bodies of them.
 import { type CodeWithExactCauses, causes, type ExactCause } from './causes.ts'
 import type { ToldError } from './told-error.ts'
 

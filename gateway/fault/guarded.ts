@@ -1,3 +1,4 @@
+// Exceptions in callbacks: each ends its own connection or task, and not the process.
 export type FaultComponent = 'listener' | 'client' | 'upstream' | 'timer' | 'directory' | 'issuer' | 'process'
 
 export type HearFault = (component: FaultComponent, error: unknown) => void

@@ -1,3 +1,4 @@
+// The request, sent to one of its upstream’s addresses, with retries, load balancing and health checks.
 import { assertIssued, type Permit } from '../authorize/decide.ts'
 import { nameUser } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'

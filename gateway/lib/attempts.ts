@@ -1,3 +1,4 @@
+// Small data structures and schedulers that know nothing of requests.
 import { LRUCache } from 'lru-cache'
 
 export type AttemptLimit = Readonly<{ perSecond: number; burst: number }>

@@ -1,3 +1,4 @@
+// Budgets of requests: each permitted request is counted, in memory or in Redis.
 import { createHash } from 'node:crypto'
 import type { Permit } from '../authorize/decide.ts'
 import { type KnownUser, nameUser } from '../directory/directory.ts'

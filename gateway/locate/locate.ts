@@ -1,3 +1,4 @@
+// The target of a permitted request: an upstream of the configuration, or a cluster and its state.
 import type { Permit } from '../authorize/decide.ts'
 import type { ClusterRecord, Directory } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'

@@ -1,3 +1,5 @@
+// Addresses of peers, and the blocks that they belong to.
+
 /** A dual-stack listener reports IPv4 peers as ::ffff:192.0.2.1. */
 const mappedPattern = /^::ffff:(?=\d+\.)/i
 

@@ -1,3 +1,4 @@
+// Log, metrics, audit and traces of a request all follow this one record.
 import type { Principal } from '../authenticate/principal.ts'
 import { nameUser } from '../directory/directory.ts'
 import { GatewayError } from '../errors/gateway-error.ts'

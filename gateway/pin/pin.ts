@@ -1,3 +1,4 @@
+// The identity header: caller, organization and rights, signed, so that a backend need not ask again.
 import { SignJWT } from 'jose'
 import { assertIssued, type Permit, type PermittedCaller } from '../authorize/decide.ts'
 import { PreparedHeaders } from '../http/prepared-headers.ts'

@@ -1,3 +1,4 @@
+// Policies: read, checked and compiled into the routes, roles and resources that the stages obey.
 import { compileResources } from './compile-resources.ts'
 import { compileRoles } from './compile-roles.ts'
 import { compileRoute } from './compile-route.ts'

@@ -1,3 +1,4 @@
+// Target, headers and address of a client are read here, strictly and once. Past this folder no stage sees a raw target or header.
 import { GatewayError } from '../errors/gateway-error.ts'
 import { usualHeadLimits } from './head-limits.ts'
 import { decodeSegment } from './segment.ts'

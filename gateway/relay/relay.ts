@@ -1,3 +1,4 @@
+// The upstream’s response, passed on to the client. A broken event stream is closed with a failure event.
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { StreamRules } from '../errors/surface.ts'
 import type { BodyEnd, ResponseSink, UpstreamError, UpstreamResponse } from '../http/engine.ts'

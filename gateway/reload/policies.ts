@@ -1,3 +1,4 @@
+// Policies, keys and certificates are read again when their files change, without a restart.
 import { isDeepStrictEqual } from 'node:util'
 import type { PolicyState } from '../admin/policy-state.ts'
 import { type PolicySummary, summarizeChange } from '../analyze/diff/summarize.ts'

@@ -1,3 +1,4 @@
+// The organization in force, and the resource that the route guards.
 import type { Principal } from '../authenticate/principal.ts'
 import type { OrganizationSummary, RoleAssignment, UserRecord } from '../directory/directory.ts'
 import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'

@@ -1,3 +1,4 @@
+// The route of a request: found in a tree that is built when the policy is loaded.
 import { GatewayError } from '../errors/gateway-error.ts'
 import { isNoId, isSameValue, listDecidingNames, type ValuePlace } from '../policy/deciding-values.ts'
 import { firstLabel } from '../policy/host.ts'

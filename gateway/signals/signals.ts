@@ -1,3 +1,4 @@
+// The listener on which issuers and transmitters tell of logouts and of other security events.
 import { describeEventError, EventFault } from '../errors/event-fault.ts'
 import { GatewayError } from '../errors/gateway-error.ts'
 import type { Exchange } from '../http/exchange.ts'

@@ -1,3 +1,4 @@
+// Several processes that share the listeners’ ports: a primary starts, watches and replaces them.
 import { checkConfiguration } from '../boot/check-configuration.ts'
 import { warnOfUnboundCookies } from '../boot/check-issuers.ts'
 import { openConsole } from '../boot/console.ts'

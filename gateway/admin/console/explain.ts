@@ -30,6 +30,7 @@ export type ExplainChoices = Readonly<{
 
 export function readQuestion(parameters: URLSearchParams): ExplainQuestion | undefined {
   const read = (name: string, otherwise = ''): string => parameters.get(name) || otherwise
+  // Without a path no question was asked: the page shows the form alone.
   if (read('path') === '') return undefined
   return {
     method: read('method', 'GET').toUpperCase(),
@@ -83,6 +84,7 @@ const agentWords: Readonly<Record<string, string>> = {
   foreign: 'of another organization',
 }
 
+/** The chosen word is offered even if the policy lacks it, so that the form shows the question that was answered. */
 export const renderSelect = (
   name: string,
   label: string,

@@ -79,6 +79,7 @@ function curvesOf(rings: readonly NamedRing[], column: number, range: SlotRange,
     .sort((one, other) => other.trend.sum(column) - one.trend.sum(column))
     .map(({ name, trend }) => ({ name, values: trend.perSecond(column) }))
   if (sorted.length <= mostCurves) return sorted
+  // The smallest are added up as one curve, so that the stack still reaches the sum.
   const rest = sorted.slice(mostCurves - 1)
   const values = (rest[0]?.values ?? []).map((_, at) => rest.reduce((sum, curve) => sum + (curve.values[at] ?? 0), 0))
   return [...sorted.slice(0, mostCurves - 1), { name: 'others', values }]

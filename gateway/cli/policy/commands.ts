@@ -1,3 +1,4 @@
+// Commands that read policies. They need no running gateway, except "confirm".
 import { Option } from 'commander'
 import {
   config,

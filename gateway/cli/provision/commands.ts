@@ -1,3 +1,4 @@
+// Commands that write users, organizations, members and agents straight into the database.
 import { config, type DeclaredCommand, type DeclaredCommands, json, lazy, mandatory, option } from '../command.ts'
 
 const loadOrganizations = () => import('./organizations.ts')

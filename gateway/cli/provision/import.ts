@@ -73,6 +73,7 @@ async function takeSteps(provision: Provision, steps: readonly (readonly [Import
       throw new ProvisionRefusal(`${file}:${line}:${column}: ${message}`)
     }
   }
+  // Over the changes and not the file: --expect refuses where the database has moved on since --dry-run.
   const hash = createHash('sha256').update(JSON.stringify(changes)).digest('hex').slice(0, 32)
   return { hash, changes, unchanged: steps.length - changes.length }
 }

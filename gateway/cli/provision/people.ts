@@ -141,6 +141,7 @@ export const runDisableServiceAccount = async (id: string, options: Common): Pro
   const reference = { id: readId('the service account', id) }
   const row = await withDirectory(options.config, ({ provisioning }) =>
     provisioning.change(commandLineAudit(null, randomUUID()), (provision) =>
+      // Demands a service account, so that a wrong id disables no person.
       setPersonDisabled(provision, reference, true, 'client-managed'),
     ),
   )

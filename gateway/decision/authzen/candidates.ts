@@ -71,6 +71,7 @@ async function findNames(
   directory: Lookups,
 ): Promise<(user: UserRecord) => string> {
   const names = members.map(({ username }) => username ?? '').filter((name) => readName(name, 'username'))
+  // A name that two members share names neither of them.
   const unique = await directory.findUniqueNames(organizationId, names)
   return ({ id, username }) => (unique.has(id) ? (username ?? '') : '')
 }
@@ -94,6 +95,7 @@ function listResources(
   if (guarded.kind === 'agent')
     return async (after, limit) => {
       const agents = await directory.listAgents({ organizationId, after: readPosition(after), limit })
+      // The record that was listed is judged, and not read a second time.
       return agents.map((agent) => judge(String(agent.id), { findResource, findAgent: () => agent }))
     }
   return async (after, limit) => {

@@ -20,6 +20,7 @@ export const answerPlatform: AnswerRequest = (arrival, response) => {
   const value = readResource(arrival)
   if (value !== undefined) return answerWhenArrived(arrival, response, 200, value)
   if (arrival.path !== '/socket') return undefined
+  // RFC 9110, section 15.5.22: a 426 names the protocol in Upgrade.
   const upgrade = ['Upgrade', 'websocket', 'Connection', 'Upgrade']
   return answerWhenArrived(arrival, response, 426, refuse(426, 'This is a WebSocket.'), upgrade)
 }

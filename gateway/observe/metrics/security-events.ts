@@ -41,6 +41,7 @@ export function createSecurityEventMetrics(meter: Meter): SecurityEventMetrics {
     countEvent: (transmitter = 'unknown', event, outcome, cause) => {
       events(transmitter, event, outcome, cause).count += 1
     },
+    // A transmitter that has sent nothing needs its series, too: an alert on its silence compares them.
     expectEvents: (transmitters, at) => {
       for (const transmitter of transmitters) {
         lastAt.set({ transmitter }, at.getTime() / 1000)

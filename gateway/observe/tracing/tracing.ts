@@ -37,6 +37,7 @@ export async function openTracing(
 }
 
 export function createTracing({ api, tracer, shutdown }: RunningSdk): Tracing {
+  // By exchange: an exchange that is gone takes its context along.
   const contexts = new WeakMap<object, Api.Context>()
   const fail = (span: Api.Span, code: string): void => {
     span.setAttribute('error.type', code)
@@ -83,6 +84,7 @@ export function createTracing({ api, tracer, shutdown }: RunningSdk): Tracing {
       }
     },
     stop: async (withinMs) => {
+      // A collector that does not answer must not hold up the end of the process.
       let timer: NodeJS.Timeout | undefined
       const patience = new Promise<void>((resolve) => {
         timer = setTimeout(resolve, withinMs)
