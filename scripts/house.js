@@ -5,10 +5,8 @@ const help = `Usage: npm run house [-- --json]
 
 Prints figures of gateway/: sizes, small files with one importer, cycles, arrows that
 run upward between folders, exported type names that two files share, long functions.
-Then files of test/support, pages of docs/, decisions among them, and words of
-SECURITY.md. SQL counts by lines.
-Then files over 100 lines without a comment, and the share of comments.
-Then pages of docs/, decisions among them, and words of SECURITY.md.
+Then files over 100 lines without a comment, and the share of comments, files of
+test/support, pages of docs/, decisions among them, and words of SECURITY.md.
 SQL counts by lines.
 
 Options:
