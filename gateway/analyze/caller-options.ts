@@ -21,7 +21,7 @@ export function findUnknown({ role, platformRoles = [], scope }: CallerOptions, 
   ]
 }
 
-export function imagineFromWords(words: CallerOptions, roles: Roles): HypotheticalCaller {
+export function composeCallerFromWords(words: CallerOptions, roles: Roles): HypotheticalCaller {
   const { role, platformRoles = [], scope, abilities, agent = 'own', organization = 'own' } = words
   const granted = scope === undefined ? [] : [...(roles.tokenScopes.get(scope) ?? [])]
   const tokenAbilities = scope !== undefined || abilities ? [...granted, ...(abilities ?? [])] : undefined

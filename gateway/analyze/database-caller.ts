@@ -28,14 +28,14 @@ export async function findCaller(
   if (!user) throw new Error(`user ${wanted.user} does not exist. Name another with --user.`)
   const principal: Principal = { user, credential: await findProof(wanted, directory) }
   const match = findMatch(request, policy)
-  if (!match) return { caller: imagine(principal, undefined, 'own') }
+  if (!match) return { caller: composeCaller(principal, undefined, 'own') }
   try {
     const organizationId = wanted.organization === undefined ? [] : [String(wanted.organization)]
     const organization = resolveOrganization(principal, match, { organizationId, cookie: [] })
     const resource = await resolveResource(match, organization, directory, [])
     const permissions = effectivePermissions(principal, organization, policy.roles)
     const whose = findOwnership(match, { principal, organization, resource, permissions })
-    return { caller: imagine(principal, organization, whose) }
+    return { caller: composeCaller(principal, organization, whose) }
   } catch (error) {
     const refusal = GatewayError.from(error)
     if (refusal.status >= 500) throw error
@@ -69,7 +69,7 @@ function findMatch({ method, target, host }: Pick<ExplainedRequest, 'method' | '
   }
 }
 
-const imagine = (
+const composeCaller = (
   { user, credential }: Principal,
   organization: Organization | undefined,
   agent: HypotheticalCaller['agent'],

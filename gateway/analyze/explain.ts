@@ -83,14 +83,14 @@ export function explain(
 
 type Note = (check: string, isPassed: boolean, why: string) => void
 
-function explainCaller(route: Route, imagined: HypotheticalCaller, roles: Roles, note: Note): void {
-  const { principal, organization, resource } = createHypotheticalCaller(imagined, route.resource)
+function explainCaller(route: Route, hypothetical: HypotheticalCaller, roles: Roles, note: Note): void {
+  const { principal, organization, resource } = createHypotheticalCaller(hypothetical, route.resource)
   const permissions = effectivePermissions(principal, organization, roles)
   const caller: CallerWithPermissions = { principal, organization, resource, permissions }
   note('credential', true, principal.credential.kind === 'oauth' ? 'an OAuth token' : 'an API token')
   const named = route.hostLabel === undefined ? route.organizationParam && `:${route.organizationParam}` : 'the label'
   if (named !== undefined)
-    note('organization', !isForeignOrganization(route, imagined), `${named} must be one of the caller's own`)
+    note('organization', !isForeignOrganization(route, hypothetical), `${named} must be one of the caller's own`)
   for (const { name, isPassed } of routeChecks) {
     const passed = isPassed(route, caller)
     if (passed !== undefined) note(name === 'writing' ? 'ability' : name, passed, reasons[name](route, caller))

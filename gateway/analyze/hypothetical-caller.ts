@@ -12,7 +12,7 @@ export type HypotheticalCaller = Readonly<{
   agent: 'own' | 'public' | 'foreign'
   pathOrganization?: 'own' | 'foreign'
   /** Takes the place of `agent` for a guard of another kind. */
-  object?: ImaginedObject
+  object?: HypotheticalObject
 }>
 
 export const objectStates = ['own', 'own private', "others' private", 'foreign', 'foreign public'] as const
@@ -20,7 +20,7 @@ export const objectStates = ['own', 'own private', "others' private", 'foreign',
 export type ObjectState = (typeof objectStates)[number]
 
 /** States by the name of a level, the caller's own where none is named. An object below another parent is not found. */
-export type ImaginedObject = 'wrong parent' | ((level: string) => ObjectState)
+export type HypotheticalObject = 'wrong parent' | ((level: string) => ObjectState)
 
 const here = { id: 1, slug: 'an-organization', accountType: 'enterprise' } as const
 
@@ -54,24 +54,24 @@ export function createHypotheticalCaller(
       ...platformRoles.map((platformRole, index) => ({ id: index + 2, role: platformRole, organization: null })),
     ],
   }
-  return { principal: { user, credential }, organization, resource: guarded && imagineResource(guarded, agent, object) }
+  return { principal: { user, credential }, organization, resource: guarded && composeResource(guarded, agent, object) }
 }
 
-function imagineResource(
+function composeResource(
   guarded: GuardedResource,
   whose: HypotheticalCaller['agent'],
-  object: ImaginedObject = () => objectLikeAgent[whose],
+  object: HypotheticalObject = () => objectLikeAgent[whose],
 ): Resource {
   const organizationId = whose === 'own' ? here.id : elsewhere
   if (guarded.kind === 'agent') return { kind: 'agent', agent: { id: 1, organizationId, isPublic: whose === 'public' } }
   if (object === 'wrong parent') return { kind: 'object', record: undefined }
-  return { kind: 'object', record: { levels: listLevels(guarded.object).map((kind) => imagineLevel(kind, object)) } }
+  return { kind: 'object', record: { levels: listLevels(guarded.object).map((kind) => composeLevel(kind, object)) } }
 }
 
 const objectLikeAgent = { own: 'own', public: 'foreign public', foreign: 'foreign' } as const
 
 /** As the directory reads it: without the key, a kind has no owner, and shows all its objects to the organization. */
-function imagineLevel({ name, hasOwner, hasVisibility }: ResourceKind, object: (level: string) => ObjectState) {
+function composeLevel({ name, hasOwner, hasVisibility }: ResourceKind, object: (level: string) => ObjectState) {
   const state = object(name)
   const visibility = state.endsWith('private') ? 'private' : state === 'foreign public' ? 'public' : 'organization'
   return {

@@ -1,6 +1,6 @@
 import { type Explained, type ExplainQuestion, readCredential } from '../admin/console/explain.ts'
 import type { ConsoleTable } from '../admin/console/snapshot.ts'
-import { type CallerOptions, findUnknown, imagineFromWords } from '../analyze/caller-options.ts'
+import { type CallerOptions, composeCallerFromWords, findUnknown } from '../analyze/caller-options.ts'
 import { explain } from '../analyze/explain.ts'
 import { buildMatrix } from '../analyze/matrix.ts'
 import type { Policy } from '../policy/compile.ts'
@@ -40,7 +40,7 @@ function answer(question: ExplainQuestion, policy: Policy, table: RouteTable): E
   if (typeof words === 'string') return words
   const [unknown] = words ? findUnknown(words, policy.roles) : []
   if (unknown !== undefined) return unknown
-  const caller = words && imagineFromWords(words, policy.roles)
+  const caller = words && composeCallerFromWords(words, policy.roles)
   return explain(policy, { method, target, host, caller }, table)
 }
 

@@ -38,6 +38,7 @@ export function openDecisionPoints(
   knownAt: (readAtMs: number) => number,
   { log, metrics, now, monotonicMs, heard = new HeardLog(), follow }: DecisionPointDependencies,
 ): DecisionPoints {
+  // A reload may change what a route asks and of which decision point, so no answer outlives the routes it was given for.
   let generation = 0
   const heardSince = createHeardSince(heard, monotonicMs, knownAt)
   const clock = { now, monotonicMs, after }

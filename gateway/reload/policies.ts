@@ -14,7 +14,7 @@ import { parsePolicyInThread, readPolicyTexts, readPolicyTextsNow } from '../pol
 import { policyLookMs } from '../rights/budget.ts'
 import { createCachedFileReader } from './cached-file-reader.ts'
 import { createMissingFiles, findPlaces, type HoldReason, type MissingFiles, type Table } from './held-policies.ts'
-import { keepPolicyLedger, type PolicyStatus, type PolicyTextList, takeFingerprint } from './policy-status.ts'
+import { type PolicyStatus, type PolicyTextList, takeFingerprint, trackPolicyStatus } from './policy-status.ts'
 import { createFilesWatch, type Poll, repeat } from './watch-files.ts'
 
 export type Policies = Readonly<{
@@ -49,11 +49,11 @@ export async function startPolicies(
 ): Promise<TablePolicies> {
   const { log, metrics, now, monotonicMs } = dependencies
   const { directory } = configuration.policies
-  const ledger = keepPolicyLedger(directory, now)
+  const status = trackPolicyStatus(directory, now)
   const missing = createMissingFiles(directory, monotonicMs)
-  const holder = createHolder(ledger, missing, dependencies)
+  const holder = createHolder(status, missing, dependencies)
   const { parse, compare } = createReader(configuration)
-  const tell = createTell(ledger, dependencies)
+  const tell = createTell(status, dependencies)
   const onBug = (error: unknown): void => {
     log.error({ error: describeBug(error) }, 'policy check failed')
   }
@@ -63,7 +63,7 @@ export async function startPolicies(
   const take = (table: Table): void => {
     apply(table.policy)
     inForce = table
-    ledger.noteTaken(table.texts)
+    status.noteTaken(table.texts)
     metrics.notePolicyLoad(now())
     holder.release()
     keepTable().catch(onBug)
@@ -72,15 +72,15 @@ export async function startPolicies(
   metrics.notePolicyReload(true)
   const takesWider = configuration.reload.onWidening === 'allow'
   const intake: Intake = { inForce: () => inForce, takesWider, parse, compare, missing, holder, take, tell }
-  const look = watchPolicyFiles(directory, texts, intake, { ledger, log, metrics })
+  const look = watchPolicyFiles(directory, texts, intake, { status, log, metrics })
   const stops = [repeat(look, policyLookMs, onBug), repeat(keepTable, keepEveryMs, onBug)]
   return {
     reload: () => look(true).catch(onBug),
     stop: () => {
       for (const stop of stops) stop()
     },
-    state: ledger.state,
-    texts: ledger.texts,
+    state: status.state,
+    texts: status.texts,
   }
 }
 
@@ -108,13 +108,13 @@ function createReader(configuration: Configuration): Reader {
 type Tell = (comparing: Promise<PolicySummary>, message: string) => void
 
 const createTell =
-  (ledger: PolicyStatus, { log, metrics }: PolicyDependencies): Tell =>
+  (status: PolicyStatus, { log, metrics }: PolicyDependencies): Tell =>
   (comparing, message) => {
     comparing.then(
       (summary) => {
         const named = cutSummary(summary)
         metrics.notePolicyChange(summary)
-        ledger.noteChange(named)
+        status.noteChange(named)
         log[summary.widened.length > 0 ? 'warn' : 'info'](named, message)
       },
       (error: unknown) => log.error({ error: describeError(error) }, 'policy comparison failed'),
@@ -129,7 +129,7 @@ type Holder = Readonly<{
 }>
 
 function createHolder(
-  ledger: PolicyStatus,
+  status: PolicyStatus,
   missing: Pick<MissingFiles, 'forget'>,
   { log, metrics, monotonicMs }: PolicyDependencies,
 ): Holder {
@@ -143,7 +143,7 @@ function createHolder(
       metrics.notePolicyHeld(true)
       const { reason, names } = verdict
       const fields = { reason, names, ...(summary && cutSummary(summary)) }
-      ledger.noteHeld(fields)
+      status.noteHeld(fields)
       if (isNew) log.warn(fields, 'policies held back; the last ones stay in force')
       return 'held'
     },
@@ -152,7 +152,7 @@ function createHolder(
       held = undefined
       missing.forget()
       metrics.notePolicyHeld(false)
-      ledger.noteHeld(undefined)
+      status.noteHeld(undefined)
     },
   }
 }
@@ -225,13 +225,13 @@ async function consider(texts: PolicyTexts, isTrusting: boolean, intake: Intake)
   return undefined
 }
 
-type Watched = Readonly<{ ledger: PolicyStatus }> & Pick<PolicyDependencies, 'log' | 'metrics'>
+type Watched = Readonly<{ status: PolicyStatus }> & Pick<PolicyDependencies, 'log' | 'metrics'>
 
 function watchPolicyFiles(
   directory: string,
   inUse: PolicyTexts,
   intake: Intake,
-  { ledger, log, metrics }: Watched,
+  { status, log, metrics }: Watched,
 ): Poll {
   const { holder, missing } = intake
   const readText = createCachedFileReader()
@@ -248,7 +248,7 @@ function watchPolicyFiles(
     noteOutcome: (isGood, error) => {
       if (!isGood) holder.release()
       metrics.notePolicyReload(isGood)
-      ledger.noteOutcome(isGood, error)
+      status.noteOutcome(isGood, error)
     },
     log,
     messages: {

@@ -16,7 +16,7 @@ export type PolicyTextList = readonly (readonly [name: string, text: string])[]
 
 const mistakesShown = 50
 
-export function keepPolicyLedger(directory: string, now: () => Date): PolicyStatus {
+export function trackPolicyStatus(directory: string, now: () => Date): PolicyStatus {
   let inUse: Pick<PolicyState, 'loadedAt' | 'fingerprint'> = { loadedAt: undefined, fingerprint: undefined }
   let texts: PolicyTextList = []
   let failure: PolicyFailure | undefined

@@ -15,7 +15,7 @@ import { policyLookMs } from '../rights/budget.ts'
 import { compileRoutes } from '../route/table.ts'
 import { createCachedFileReader } from './cached-file-reader.ts'
 import { cutSummary, type Policies } from './policies.ts'
-import { keepPolicyLedger, type PolicyStatus, type PolicyTextList } from './policy-status.ts'
+import { type PolicyStatus, type PolicyTextList, trackPolicyStatus } from './policy-status.ts'
 import { createFilesWatch, repeat } from './watch-files.ts'
 
 export type Shadow = Policies &
@@ -39,11 +39,11 @@ export function startShadow(configuration: Configuration, dependencies: ShadowDe
   const { inForce, log, metrics, now, monotonicMs } = dependencies
   const { shadow: directory } = configuration.policies
   if (directory === undefined) return noShadow
-  const ledger = keepPolicyLedger(directory, now)
+  const status = trackPolicyStatus(directory, now)
   const upstreams = readUpstreamAddresses(configuration)
   const readText = createCachedFileReader()
   let table: ShadowTable | undefined
-  const compare = createComparison(inForce, ledger, log, (old, fresh) =>
+  const compare = createComparison(inForce, status, log, (old, fresh) =>
     summarizeInThread({ directory, old: new Map(old), fresh: new Map(fresh), upstreams }),
   )
   const look = createFilesWatch<PolicyTexts | undefined>({
@@ -52,11 +52,11 @@ export function startShadow(configuration: Configuration, dependencies: ShadowDe
     apply: async (texts = new Map()) => {
       const { routes, roles } = await parsePolicyInThread(directory, texts, upstreams)
       table = Object.freeze({ table: compileRoutes(routes, { widensOptions: !configuration.cors }), roles })
-      ledger.noteTaken(texts)
+      status.noteTaken(texts)
     },
     noteOutcome: (isGood, error) => {
       metrics.noteShadowReload(isGood)
-      ledger.noteOutcome(isGood, error)
+      status.noteOutcome(isGood, error)
     },
     log,
     messages: {
@@ -73,19 +73,19 @@ export function startShadow(configuration: Configuration, dependencies: ShadowDe
     observe: observeShadow(() => table, report),
     reload,
     stop: repeat(() => look().finally(compare), policyLookMs, onBug),
-    state: ledger.state,
+    state: status.state,
   }
 }
 
 type Compare = (old: PolicyTextList, fresh: PolicyTextList) => Promise<PolicySummary>
 
 /** Each poll asks, so that one comparison at a time follows both policies, whichever of them changes. */
-function createComparison(inForce: () => PolicyTextList, ledger: PolicyStatus, log: Log, compare: Compare): () => void {
+function createComparison(inForce: () => PolicyTextList, status: PolicyStatus, log: Log, compare: Compare): () => void {
   let isComparing = false
   let compared: Readonly<{ old: PolicyTextList; fresh: PolicyTextList }> | undefined
   return () => {
-    const [old, fresh] = [inForce(), ledger.texts()]
-    const isOnTrial = ledger.state().loadedAt !== undefined
+    const [old, fresh] = [inForce(), status.texts()]
+    const isOnTrial = status.state().loadedAt !== undefined
     if (!isOnTrial || isComparing || (compared?.old === old && compared.fresh === fresh)) return
     isComparing = true
     compared = { old, fresh }
@@ -93,7 +93,7 @@ function createComparison(inForce: () => PolicyTextList, ledger: PolicyStatus, l
       .then(
         (summary) => {
           const named = cutSummary(summary)
-          ledger.noteChange(named)
+          status.noteChange(named)
           log.info(named, 'shadow policy compared with the one in force')
         },
         (error: unknown) => log.error({ error: describeError(error) }, 'shadow policy comparison failed'),

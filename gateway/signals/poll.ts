@@ -48,6 +48,7 @@ export async function pollForEvents(options: PollOptions): Promise<void> {
       await nextTurn()
     }
     untold = await Promise.all(judged)
+    // A transmitter that sends the same events again and again would otherwise be asked without a pause.
     if (untold.length > 0 && !untold.some(({ isNew }) => isNew)) return pause(pollPausesMs.longestStall)
     stalls = 0
     if (untold.length === 0) return Math.max(0, everyMs - (monotonicMs() - startedMs))
@@ -71,6 +72,7 @@ function composeReplies(judged: readonly Judged[]): Pick<PollQuestion, 'ack' | '
 
 type Seen = Readonly<{ kind: Reply['kind']; firstMs: number }>
 
+/** A transmitter sends an event again until it has heard of it (RFC 8936, section 2.4), so the last ones are known by their bytes. */
 const mostSeen = 1_024
 
 function createJudge({ createSender, take, onRefused, monotonicMs }: PollOptions) {

@@ -5,7 +5,7 @@ import { runExpectations } from '../../gateway/analyze/expectations/run-expectat
 import { explain } from '../../gateway/analyze/explain.ts'
 import type { HypotheticalCaller } from '../../gateway/analyze/hypothetical-caller.ts'
 import { lintPolicy } from '../../gateway/analyze/lint.ts'
-import { imagineRequests } from '../../gateway/decision/authzen/evaluate.ts'
+import { composeRequests } from '../../gateway/decision/authzen/evaluate.ts'
 import { compileRoutes } from '../../gateway/route/table.ts'
 import { parseTable } from '../support/policy-table.ts'
 
@@ -77,7 +77,7 @@ t.test('a route beside a label that takes the header, and slugs that no label na
 t.test('AuthZEN asks about a path on a host by an absolute URL', async (t) => {
   const routes = { routes: policy.routes, table: compileRoutes(policy.routes) }
   const find = (id: string) =>
-    imagineRequests({ action: 'GET', resource: { type: 'path', id } }, routes).map(({ match }) => [
+    composeRequests({ action: 'GET', resource: { type: 'path', id } }, routes).map(({ match }) => [
       match.route.id,
       match.hostLabel,
     ])

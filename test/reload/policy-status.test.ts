@@ -1,5 +1,5 @@
 import t from 'tap'
-import { keepPolicyLedger, takeFingerprint } from '../../gateway/reload/policy-status.ts'
+import { takeFingerprint, trackPolicyStatus } from '../../gateway/reload/policy-status.ts'
 
 const texts = new Map([
   ['a.yaml', 'routes: []'],
@@ -8,7 +8,7 @@ const texts = new Map([
 
 function keep() {
   let second = 0
-  const ledger = keepPolicyLedger('/policies', () => new Date(second++ * 1_000))
+  const ledger = trackPolicyStatus('/policies', () => new Date(second++ * 1_000))
   return { ...ledger, failure: () => ledger.state().failure }
 }
 

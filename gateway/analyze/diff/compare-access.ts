@@ -3,7 +3,7 @@ import type { Roles } from '../../policy/role.ts'
 import type { Route } from '../../policy/route.ts'
 import { evaluate } from '../evaluate.ts'
 import { type AskedQuestion, listWidened, questionFields } from './classified-fields.ts'
-import { type ComparedCaller, imagineCallers } from './imagine-callers.ts'
+import { type ComparedCaller, composeCallers } from './compose-callers.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
 
 export type Outcome = 'allowed' | 'asked' | 'no_route' | 'no_credential' | RefusalCode
@@ -16,7 +16,7 @@ export function compareAccess(policies: PolicyPair, routes: RoutePair): Access {
   if (!routes.old && !routes.new) return { gains: [], losses: [] }
   const dropped = findMissing(routes.old, routes.new)
   const added = findMissing(routes.new, routes.old)
-  const cells = imagineCallers(policies, routes).map(
+  const cells = composeCallers(policies, routes).map(
     ({ role, credential, relation, old, new: fresh }): ChangedCell => ({
       role,
       credential,

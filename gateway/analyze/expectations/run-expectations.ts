@@ -2,7 +2,7 @@ import { findRefusal } from '../../errors/gateway-error.ts'
 import { escapeControls, escapeJson } from '../../lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { compileRoutes, type RouteTable } from '../../route/table.ts'
-import { imagineFromWords } from '../caller-options.ts'
+import { composeCallerFromWords } from '../caller-options.ts'
 import { type Explanation, explain } from '../explain.ts'
 import type { Expectation } from './read-expectations.ts'
 
@@ -25,7 +25,7 @@ function tryOne(
   words: Expectation['callers'][number],
 ): TestResult {
   const [method = '', target = ''] = request.split(' ')
-  const caller = words.anonymous ? undefined : imagineFromWords(words, policy.roles)
+  const caller = words.anonymous ? undefined : composeCallerFromWords(words, policy.roles)
   const found = explain(policy, { method, target, host: expectation.host ?? 'localhost', caller }, table)
   const name = `${expectation.name ? `${expectation.name}: ` : ''}${request} ${describeCaller(words)}`
   return { name, place: expectation.place, faults: compare(expectation, found, target.split('?')[0]) }

@@ -1,4 +1,4 @@
-import { type CallerOptions, findUnknown, imagineFromWords } from '../../analyze/caller-options.ts'
+import { type CallerOptions, composeCallerFromWords, findUnknown } from '../../analyze/caller-options.ts'
 import { findCaller } from '../../analyze/database-caller.ts'
 import { diffPolicies, type PolicyDiff, type RouteName } from '../../analyze/diff/diff.ts'
 import { formatDiff } from '../../analyze/diff/format-diff.ts'
@@ -87,7 +87,7 @@ async function findRequestCaller(
   if (user === undefined) {
     if (organization !== undefined || token !== undefined)
       throw new UsageError('--organization and --token need --user; give it too')
-    return { caller: anonymous ? undefined : imagineFrom(options, policy) }
+    return { caller: anonymous ? undefined : composeCaller(options, policy) }
   }
   const more = findDescribed(options)
   if (more !== undefined) throw new UsageError(`--user and --${more} exclude each other; give one of them`)
@@ -105,14 +105,14 @@ function findDescribed({ ability, platformRole, ...options }: ExplainOptions): s
   return (['role', 'scope', 'anonymous', 'policies'] as const).find((name) => options[name] !== undefined)
 }
 
-function imagineFrom(options: ExplainOptions, { roles }: Policy): HypotheticalCaller {
+function composeCaller(options: ExplainOptions, { roles }: Policy): HypotheticalCaller {
   const { role, platformRole: platformRoles, scope, ability, agent } = options
   if (agent !== 'own' && agent !== 'public' && agent !== 'foreign')
     throw new UsageError('--agent is one of own, public, foreign')
   const words: CallerOptions = { role, platformRoles, scope, agent, ...(ability.length > 0 && { abilities: ability }) }
   const [unknown] = findUnknown(words, roles)
   if (unknown !== undefined) throw new UsageError(unknown)
-  return imagineFromWords(words, roles)
+  return composeCallerFromWords(words, roles)
 }
 
 function describe({ status, outcome, route, source, asks, checks }: Explanation): string {

@@ -2,7 +2,7 @@ import { readPolicy } from '../../analyze/read-policy.ts'
 import { openDecisionPoints } from '../../boot/decision-points.ts'
 import { createSnapshot, readClusterNetworks } from '../../boot/snapshot.ts'
 import { loadConfiguration } from '../../configuration/configuration.ts'
-import { imagineRequests, isUserAllowed } from '../../decision/authzen/evaluate.ts'
+import { composeRequests, isUserAllowed } from '../../decision/authzen/evaluate.ts'
 import { listAllowed } from '../../decision/authzen/who-may.ts'
 import type { ClusterRecord, DirectoryStore, UserRecord } from '../../directory/directory.ts'
 import { requireOrganization } from '../../directory/postgres/provision/organizations.ts'
@@ -45,7 +45,7 @@ function createJudge(
   const clusters = { findCluster: rememberClusters(directory, hear) }
   const networks = readClusterNetworks(configuration, new Set())
   const snapshot = createSnapshot(configuration, policy, new Map(), clusters, networks, () => new Date())
-  const requests = imagineRequests({ action: method, resource: { type: 'path', id: path } }, snapshot, host)
+  const requests = composeRequests({ action: method, resource: { type: 'path', id: path } }, snapshot, host)
   if (requests.length === 0) throw new Error(`no route takes ${method} ${path}. "sallyport policy explain" says why.`)
   const { consult, stop } = openDecisionPoints(configuration, monotonicMs, quiet)
   return {

@@ -1,8 +1,8 @@
 import type { Directory, KnownUser, UserRecord } from '../../directory/directory.ts'
 import {
   type AskedPolicy,
+  composeRequests,
   findSubject,
-  imagineRequests,
   isUserAllowed,
   listActions,
   listRoutes,
@@ -45,7 +45,7 @@ function listSubjects(
   { type, action, resource }: SearchQuestion & { wanted: 'subject' },
   { organizationId, policy, directory, naming }: SearchScope,
 ): ListCandidates {
-  const requests = imagineRequests({ action, resource }, policy)
+  const requests = composeRequests({ action, resource }, policy)
   if (type !== 'user' || requests.length === 0) return none
   return async (after, limit) => {
     const members = await directory.listMembers({ organizationId, after: readPosition(after), limit })
@@ -87,7 +87,7 @@ function listResources(
     position: id,
     found: { type, id },
     isAllowed: async () => {
-      const requests = imagineRequests({ action, resource: { type, id } }, policy)
+      const requests = composeRequests({ action, resource: { type, id } }, policy)
       return isUserAllowed(user, requests, organizationId, policy, lookups)
     },
   })
@@ -118,7 +118,7 @@ function listUserActions(
         position: name,
         found: { name },
         isAllowed: async () => {
-          const requests = imagineRequests({ action: name, resource }, policy)
+          const requests = composeRequests({ action: name, resource }, policy)
           return isUserAllowed(user, requests, organizationId, policy, directory)
         },
       }))

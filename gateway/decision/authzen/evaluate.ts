@@ -21,7 +21,7 @@ type Lookups = Pick<Directory<KnownUser>, 'findAgent' | 'findResource'>
 
 type Members = Pick<Directory<KnownUser>, 'findNamedMember'>
 
-type ImaginedRequest = Readonly<{ match: RouteMatch; ids: readonly string[] }>
+type HypotheticalRequest = Readonly<{ match: RouteMatch; ids: readonly string[] }>
 
 export type AskedPolicy = Pick<Snapshot, 'table' | 'routes' | 'roles' | 'locate'> & Readonly<{ consult: Consult }>
 
@@ -34,13 +34,13 @@ export const createEvaluate =
   async (question: AccessQuestion, organizationId: number, policy: AskedPolicy): Promise<boolean> => {
     const user = await findSubject(question.subject, organizationId, naming, directory)
     return (
-      user !== undefined && isUserAllowed(user, imagineRequests(question, policy), organizationId, policy, directory)
+      user !== undefined && isUserAllowed(user, composeRequests(question, policy), organizationId, policy, directory)
     )
   }
 
 export async function isUserAllowed(
   user: UserRecord,
-  requests: readonly ImaginedRequest[],
+  requests: readonly HypotheticalRequest[],
   organizationId: number,
   policy: AskedPolicy,
   directory: Lookups,
@@ -73,12 +73,12 @@ export function readName(id: string, naming: SubjectNaming): MemberName | undefi
 }
 
 /** A path is asked for by its method, and on a host of the policy by an absolute URL. A resource is asked for by the verb of the abilities that its routes require. */
-export function imagineRequests(
+export function composeRequests(
   { action, resource }: Pick<AccessQuestion, 'action' | 'resource'>,
   { table, routes }: Pick<Snapshot, 'table' | 'routes'>,
   host?: string,
-): readonly ImaginedRequest[] {
-  if (resource.type === 'path') return imaginePath(action, resource.id, table, host)
+): readonly HypotheticalRequest[] {
+  if (resource.type === 'path') return composePath(action, resource.id, table, host)
   return listRoutes(resource.type, action, routes).map((route) => {
     const target = {
       method: [...route.methods][0] ?? 'GET',
@@ -93,7 +93,12 @@ export function imagineRequests(
   })
 }
 
-function imaginePath(method: string, path: string, table: Snapshot['table'], on?: string): readonly ImaginedRequest[] {
+function composePath(
+  method: string,
+  path: string,
+  table: Snapshot['table'],
+  on?: string,
+): readonly HypotheticalRequest[] {
   const [, named = ''] = /^https?:\/\/([^/?#\\]*)/i.exec(path) ?? []
   const host = on ?? named
   if ((host !== '' && !isHost(host)) || (named === '' && !path.startsWith('/'))) return []
@@ -142,7 +147,7 @@ const isNamedByLabel = (match: RouteMatch, user: Pick<UserRecord, 'roles'>, { id
   match.route.hostLabel === undefined || findLabelled(user, match.hostLabel ?? slug)?.id === id
 
 async function isAllowed(
-  { match, ids }: ImaginedRequest,
+  { match, ids }: HypotheticalRequest,
   { principal, organization }: Readonly<{ principal: Principal; organization: Organization }>,
   { roles, locate, consult }: AskedPolicy,
   directory: Lookups,

@@ -3,7 +3,7 @@ import type { Consult } from '../../consult/consult.ts'
 import type { Directory, KnownUser, UserRecord } from '../../directory/directory.ts'
 import type { Snapshot } from '../../pipeline.ts'
 import { findMembership } from '../../resolve/organization.ts'
-import { imagineRequests, isUserAllowed } from './evaluate.ts'
+import { composeRequests, isUserAllowed } from './evaluate.ts'
 
 type Members = Pick<Directory<KnownUser>, 'listMembers'>
 
@@ -51,7 +51,7 @@ export function createWhoMay(directory: Directory<KnownUser>, snapshot: () => Sn
   let underWay = 0
   return async ({ method, path, host, organizationId, after }: WhoMayQuery): Promise<WhoMayPage> => {
     const policy = { ...snapshot(), consult }
-    const requests = imagineRequests({ action: method, resource: { type: 'path', id: path } }, policy, host)
+    const requests = composeRequests({ action: method, resource: { type: 'path', id: path } }, policy, host)
     if (requests.length === 0) return `No route takes ${method} ${path}.`
     if (underWay === mostUnderWay) return 'Other questions of this kind are under way. Ask again in a second.'
     underWay += 1

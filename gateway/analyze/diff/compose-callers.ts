@@ -1,5 +1,5 @@
 import type { HypotheticalCaller } from '../hypothetical-caller.ts'
-import { imagineObjects } from './imagine-objects.ts'
+import { composeObjects } from './compose-objects.ts'
 import { listCredentials } from './list-credentials.ts'
 import type { PolicyPair, RoutePair } from './pairs.ts'
 import { type FoundPlace, placeOf, placeOfId } from './place-of.ts'
@@ -18,7 +18,7 @@ export type ComparedCaller = Readonly<{
  * organization in force, a bypass scope and the route's ability. It also depends on membership in the organization that
  * the path or host names, and on the agent or object. Each of these varies if one of the routes reads it.
  */
-export function imagineCallers(policies: PolicyPair, routes: RoutePair): readonly ComparedCaller[] {
+export function composeCallers(policies: PolicyPair, routes: RoutePair): readonly ComparedCaller[] {
   const relations = listRelations(routes)
   const holders = listHolders(policies)
   return [
@@ -64,7 +64,7 @@ function listRelations(routes: RoutePair): readonly Relation[] {
   const sides = [routes.old, routes.new]
   const agents = sides.map((route) => (route?.resource?.kind === 'agent' ? placeOfId(route) : undefined))
   const organizations = sides.map(placeOfOrganization)
-  const objects = imagineObjects(routes)
+  const objects = composeObjects(routes)
   return combine(agents, ['own', 'public', 'foreign'] as const).flatMap((agent) =>
     combine(organizations, ['own', 'foreign'] as const).flatMap((organization) =>
       objects.map((object): Relation => {

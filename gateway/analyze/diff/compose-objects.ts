@@ -1,20 +1,20 @@
 import type { Route } from '../../policy/route.ts'
-import { type ImaginedObject, objectStates } from '../hypothetical-caller.ts'
+import { type HypotheticalObject, objectStates } from '../hypothetical-caller.ts'
 import { levelsOf } from './classified-fields.ts'
 import type { RoutePair } from './pairs.ts'
 import { placeOf, placeOfId } from './place-of.ts'
 
-type ObjectPair = Readonly<{ name: string; old: ImaginedObject; new: ImaginedObject }>
+type ObjectPair = Readonly<{ name: string; old: HypotheticalObject; new: HypotheticalObject }>
 
-type Scene = Readonly<{ name: string; see: (route: Route | undefined) => ImaginedObject }>
+type Scene = Readonly<{ name: string; see: (route: Route | undefined) => HypotheticalObject }>
 
-const own: ImaginedObject = () => 'own'
+const own: HypotheticalObject = () => 'own'
 
 /**
  * One level of the object differs from the caller's own at a time, since each has to pass on its own. All are foreign
  * and public besides, for callers without an organization. Guards of two kinds, or at two places, name two objects.
  */
-export function imagineObjects({ old, new: fresh }: RoutePair): readonly ObjectPair[] {
+export function composeObjects({ old, new: fresh }: RoutePair): readonly ObjectPair[] {
   const [first, second] = [nameObject(old), nameObject(fresh)]
   if (first === undefined || second === undefined || first === second)
     return listScenes([old, fresh]).map(({ name, see }) => ({ name, old: see(old), new: see(fresh) }))
@@ -35,7 +35,7 @@ function listScenes(sides: readonly (Route | undefined)[]): readonly Scene[] {
   const levels = new Set(routes.flatMap((route) => levelsOf(route).map(({ name }) => name)))
   if (levels.size === 0) return [{ name: '', see: () => own }]
   const ties = new Set(routes.flatMap(listTies))
-  const seen = (name: string, object: ImaginedObject): Scene => ({ name, see: () => object })
+  const seen = (name: string, object: HypotheticalObject): Scene => ({ name, see: () => object })
   return [
     seen('own object', own),
     seen('foreign public object', () => 'foreign public'),
