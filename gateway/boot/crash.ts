@@ -4,6 +4,7 @@ import type { Drain } from './drain.ts'
 /** A process in an unknown state takes nothing new, but requests under way may still end well. */
 const hurried = { delayMs: 0, timeoutMs: 5_000 }
 
+/** In an unknown state the drain itself may hang. Then the process ends without it. */
 const graceMs = 5_000
 
 const endNow = (): void => {

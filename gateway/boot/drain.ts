@@ -11,6 +11,7 @@ export type Drain = (options?: Readonly<{ delayMs?: number; timeoutMs?: number }
 
 const lastWordsMs = 1_000
 
+/** An audit sink or a collector that hangs holds up the end of the process for this long at most. */
 const auditCloseMs = 2_000
 
 const traceCloseMs = 2_000

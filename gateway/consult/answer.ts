@@ -1,5 +1,6 @@
 import { parseUnambiguous } from '../lib/parse-shallow.ts'
 
+/** An answer is a few booleans with reasons, and each that is awaited may take this much memory. */
 export const answerLimitBytes = 64 * 1024
 
 const mostDepth = 32
