@@ -5,9 +5,10 @@ const help = `Usage: npm run house [-- --json]
 
 Prints figures of gateway/: sizes, small files with one importer, cycles, arrows that
 run upward between folders, exported type names that two files share, long functions.
-Then files over 100 lines without a comment, and the share of comments, files of
-test/support, pages of docs/, decisions among them, and words of SECURITY.md.
-SQL counts by lines.
+Then files over 100 lines without a comment, and the share of comments.
+Then files that time, hear or wait beside rights/, where a change of rights has its home.
+Then files of test/support, pages of docs/, decisions among them, and words of
+SECURITY.md. SQL counts by lines.
 
 Options:
   --json      one object, with the names behind each figure
@@ -42,6 +43,9 @@ function describe(house) {
     ['files of test/support', house.supportFiles],
     ['files over 100 lines without a comment', house.uncommentedFiles.length],
     ['share of comments', `${(house.commentShare * 100).toFixed(1)} % of lines`],
+    ['constants of the second outside rights/', house.timeConstants.length],
+    ['files that count what was heard', house.heardAnswers.length],
+    ['lines of bounded length, to wait in', house.waitingRooms.length],
     ['pages of docs/', house.documentPages],
     ['words of SECURITY.md', house.securityWords],
     ['lines of SQL', house.sqlLines],
@@ -51,6 +55,9 @@ function describe(house) {
   const named = [
     ...house.cycles.map((files) => `cycle: ${files.join(', ')}`),
     ...house.upwardArrows.map((arrow) => `upward: ${arrow}`),
+    ...house.timeConstants.map((name) => `time: ${name}`),
+    ...house.heardAnswers.map((file) => `heard: ${file}`),
+    ...house.waitingRooms.map((file) => `waiting: ${file}`),
     ...house.duplicateNames.map(({ name, files }) => `${name}: ${files.join(', ')}`),
     ...house.uncommentedFiles.map((file) => `without a comment: ${file}`),
     ...house.longFunctions.map(({ name, file, line, lines }) => `${file}:${line} ${name}: ${lines} lines`),

@@ -35,6 +35,22 @@ export const floors = [
   ['main.ts'],
 ]
 
+/** Folders that feel a change of rights. Their times stand in `rights/budget.ts`, or in `rights/paces.ts` if they belong to none. */
+const roomsOfTheSecond = [
+  'recheck',
+  'consult',
+  'directory/cache',
+  'directory/logouts',
+  'authenticate/introspection',
+  'signals',
+  'decision/authzen',
+]
+
+const timeConstant = /^\s*(?:export )?const (\w*(?:Ms|Seconds|Minutes)) = [\d._]/gm
+/** A later comparison of such a count asks whether anything was heard since. */
+const heardCount = /(?:position|generation|starts|epoch|changes) \+= 1$/m
+const boundedLine = /new Turns(?:<.*?>)?\(\{[^)]*mostWaiting/
+
 const floorOf = (file) => {
   const room = file.split('/')[0] ?? file
   return floors.findIndex((rooms) => rooms.includes(room))
@@ -68,6 +84,7 @@ export function measureHouse() {
     ),
     longFunctions: files.flatMap((file) => listLongFunctions(file, sources.get(file))),
     supportFiles: countSupportFiles(),
+    ...measureSecond(sources),
     ...measureDocuments(),
     sqlLines: countSqlLines(),
   }
@@ -77,6 +94,23 @@ export function measureHouse() {
 function countSupportFiles() {
   const names = readdirSync(`${root}/../test/support`, { recursive: true, encoding: 'utf8' })
   return names.filter((name) => name.endsWith('.ts')).length
+}
+
+/** Figures of `rights/`, which is one place for them: times of the second, counts of what was heard, and lines of bounded length. */
+function measureSecond(sources) {
+  const all = [...sources].map(([file, { text }]) => ({ file, text }))
+  const inRooms = (rooms) => all.filter(({ file }) => rooms.some((room) => file.startsWith(`${room}/`)))
+  const named = (rooms, pattern) =>
+    inRooms(rooms)
+      .filter(({ text }) => pattern.test(text))
+      .map(({ file }) => file)
+  return {
+    timeConstants: inRooms(roomsOfTheSecond).flatMap(({ file, text }) =>
+      [...text.matchAll(timeConstant)].map(([, name]) => `${file}: ${name}`),
+    ),
+    heardAnswers: named([...roomsOfTheSecond, 'directory', 'decision', 'rights'], heardCount),
+    waitingRooms: named([...roomsOfTheSecond, 'directory', 'decision', 'rights'], boundedLine),
+  }
 }
 
 /** Pages below docs/, decisions and indexes among them, and words of SECURITY.md. */

@@ -141,6 +141,13 @@ t.test('the schema is short enough to be read', async (t) => {
   t.ok(house.sqlLines > 500 && house.sqlLines <= mostSqlLines, `${house.sqlLines} lines`)
 })
 
+t.test('a change of rights has one home: its times, its log and its waiting room', async (t) => {
+  t.same(house.timeConstants, [], 'a time of the second stands in rights/budget.ts')
+  t.same(house.heardAnswers, ['rights/heard.ts'], 'one log says whether anything was heard since')
+  // A query of the lane serves many tokens at once, so that none of them waits for a place of its own.
+  t.same(house.waitingRooms, ['directory/lookups/token-lane.ts', 'rights/waiting.ts'])
+})
+
 t.test('a planted violation of each rule is found', async (t) => {
   const planted: readonly (readonly [file: string, source: string])[] = [
     ['receive/x.ts', "import { decide } from '../authorize/decide.ts'"],

@@ -28,6 +28,7 @@ export async function search(
 
 export type SearchRoom = Readonly<{ requirePlace: (asker: Asker) => void; enter: (asker: Asker) => () => void }>
 
+/** Only counts: a search over its share is refused at once, since a program can ask again, and so nothing waits. */
 const most = { ofCaller: 2, ofOrganization: 4, inAll: 16 }
 
 const sharesOf = ({ caller, organizationId }: Asker) =>

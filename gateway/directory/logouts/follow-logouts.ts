@@ -24,6 +24,7 @@ export type LogoutFollower = Readonly<{
   stop: () => void
 }>
 
+/** Keeps the logouts of the database known here. A request goes on only while the last read of them is young enough. */
 export function followLogouts(options: FollowLogoutsOptions): LogoutFollower {
   const { knownAt, monotonicMs, isCovered, onFailed } = options
   const pages = createPages(options)
@@ -84,6 +85,7 @@ function createPages({ readSince, onLogouts }: Pick<FollowLogoutsOptions, 'readS
     const began = starts.position
     const { horizon, logouts } = await readSince(since)
     onLogouts(logouts)
+    // A start that came meanwhile reads all of them again: the horizon of this page would skip them.
     if (!starts.anySince(began)) since = horizon
   }
   return {
@@ -110,6 +112,7 @@ function createNextRead() {
       }),
     end: (askedAtMs: number): void => {
       const waiting = waiters
+      // Facts of a cache may be as old, so a read that began a little before its waiter came serves it too.
       waiters = waiting.filter(({ sinceMs }) => sinceMs - askedAtMs > factMs)
       for (const { sinceMs, resolve } of waiting) if (sinceMs - askedAtMs <= factMs) resolve()
     },

@@ -44,6 +44,8 @@ const paceMs = 8
  * Guesses share a few connections, so that the others stay free. Owners take turns, so a constant guesser delays
  * another owner by a query or two. One query holds many tokens, so guesses cost little. While guesses arrive, queries
  * wait for the pace.
+ *
+ * A `WaitingRoom` has a place for each that waits. Here one query serves many, and its failure fails all that wait.
  */
 export function createTokenLane(options: TokenLaneOptions): TokenLane {
   const { findHashes, findToken, width, batchSize, maxWaiting, monotonicMs } = options
