@@ -16,6 +16,8 @@ RUN node scripts/install.js
 COPY scripts/build.js scripts/compile-schemas.js scripts/shrinkwrap.js scripts/
 COPY tsconfig.json README.md LICENSE ./
 COPY gateway gateway/
+COPY console console/
+COPY demo demo/
 COPY config config/
 COPY policies policies/
 ARG REVISION=unknown
@@ -30,7 +32,7 @@ RUN npm ci --omit=dev --ignore-scripts --no-audit --no-fund
 WORKDIR /image/etc/sallyport
 RUN mkdir config && cp /image/app/config/gateway.yaml /image/app/config/gateway.schema.json config
 WORKDIR /image/usr/local/bin
-RUN ln --symbolic /app/dist/main.js sallyport
+RUN ln --symbolic /app/dist/gateway/main.js sallyport
 # The same sources make the same files, times too.
 ARG SOURCE_DATE_EPOCH=0
 RUN find /image -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
@@ -61,5 +63,5 @@ STOPSIGNAL SIGTERM
 # V8 collects all of its heap only when that has doubled: each collection stops all requests for ten milliseconds or more.
 # Its young generation is as large as a gateway needs, whatever memory the container has. One thread helps to collect: four
 # would take turns with requests on one processor. Another version of V8 may not know these flags, and then does not start.
-ENTRYPOINT ["node", "--no-memory-reducer", "--heap-growing-percent=100", "--max-semi-space-size=8", "--v8-pool-size=1", "--no-allocation-site-pretenuring", "/app/dist/main.js"]
+ENTRYPOINT ["node", "--no-memory-reducer", "--heap-growing-percent=100", "--max-semi-space-size=8", "--v8-pool-size=1", "--no-allocation-site-pretenuring", "/app/dist/gateway/main.js"]
 CMD ["serve"]

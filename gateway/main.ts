@@ -1,11 +1,11 @@
 #!/usr/bin/env node
 import { Command } from 'commander'
-import { addCommands, example } from './cli/command.ts'
-import { createCommands } from './cli/commands.ts'
+import { takeEarlySignals } from './base/fault/early-signals.ts'
+import { paintError } from './base/lib/paint.ts'
 import { reportFailure } from './configuration/failure.ts'
 import { readVersion } from './configuration/version.ts'
-import { takeEarlySignals } from './fault/early-signals.ts'
-import { paintError } from './lib/paint.ts'
+import { addCommands, example } from './tools/cli/command.ts'
+import { createCommands } from './tools/cli/commands.ts'
 
 // Commands inherit how the program prints and exits, so they are added after it.
 const program = new Command('sallyport')
@@ -27,7 +27,7 @@ await program.parseAsync().catch(reportFailure)
 
 async function runDemo(): Promise<void> {
   // Loaded only here: the demo needs development dependencies, which a production install lacks.
-  const demo = await import('./demo/demo.ts')
+  const demo = await import('../demo/demo.ts')
   await demo.runDemo()
 }
 

@@ -1,4 +1,4 @@
-// Compiles gateway/ to dist/, unless nothing has changed since the last time.
+// Compiles gateway/, console/ and demo/ to dist/, unless nothing has changed since the last time.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { chmodSync, cpSync, existsSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -15,7 +15,8 @@ const newest = (path) =>
     : statSync(path).mtimeMs
 
 const compileSchemas = join(root, 'scripts', 'compile-schemas.js')
-const names = ['gateway', 'config', 'policies', 'tsconfig.json', 'package-lock.json']
+const sources = ['gateway', 'console', 'demo']
+const names = [...sources, 'config', 'policies', 'tsconfig.json', 'package-lock.json']
 const inputs = [compileSchemas, ...names.map((name) => join(root, name))]
 
 export function build({ force = false } = {}) {
@@ -27,9 +28,9 @@ export function build({ force = false } = {}) {
   const words = [tsc, '-p', root, '--outDir', fresh, ...(force ? [] : ['--noCheck'])]
   runStep('Compiling …', () => execFileSync(process.execPath, words, { stdio: 'inherit' }))
   const read = ['configuration/node-releases.json', 'directory/postgres/migrations']
-  for (const path of read) cpSync(join(root, 'gateway', path), join(fresh, path), { recursive: true })
+  for (const path of read) cpSync(join(root, 'gateway', path), join(fresh, 'gateway', path), { recursive: true })
   execFileSync(process.execPath, [compileSchemas, fresh], { stdio: 'inherit' })
-  chmodSync(join(fresh, 'main.js'), 0o755)
+  chmodSync(join(fresh, 'gateway', 'main.js'), 0o755)
   writeFileSync(join(fresh, '.built'), '')
   const commit = force && findCommit()
   if (commit) writeFileSync(join(fresh, 'commit'), `${commit}\n`)
@@ -43,7 +44,7 @@ export function build({ force = false } = {}) {
 function findCommit() {
   if (/^[0-9a-f]{40}$/.test(process.env.REVISION ?? '')) return process.env.REVISION
   const ask = (...words) => spawnSync('git', words, { cwd: root, encoding: 'utf8' })
-  const changes = ask('status', '--porcelain', '--', 'gateway', 'package-lock.json')
+  const changes = ask('status', '--porcelain', '--', ...sources, 'package-lock.json')
   return changes.status === 0 && changes.stdout === '' && ask('rev-parse', 'HEAD').stdout.trim()
 }
 

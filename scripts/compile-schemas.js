@@ -8,7 +8,7 @@ const { default: standaloneCode } = createRequire(import.meta.url)('ajv/dist/sta
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const [, , dist] = process.argv
-const { createCompiler, nameValidator } = await import(pathToFileURL(join(dist, 'policy/schema.js')).href)
+const { createCompiler, nameValidator } = await import(pathToFileURL(join(dist, 'gateway/policy/schema.js')).href)
 
 const schemas = [
   ['config/gateway.schema.json', { coerceTypes: true }],

@@ -10,7 +10,7 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const isShared = (file) => file.endsWith('.ts') && !/\.(test|gate|campaign)\.ts$/.test(file)
 
 compileAll(
-  ['gateway', 'test'].flatMap((folder) =>
+  ['gateway', 'console', 'demo', 'bench', 'drills', 'test'].flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true })
       .filter(isShared)
       .map((file) => join(root, folder, file)),

@@ -8,7 +8,8 @@ import { fileURLToPath } from 'node:url'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const pages = join(root, 'coverage')
 const counted = join(pages, 'counted')
-const ofGateway = (url) => url.startsWith(new URL('../gateway/', import.meta.url).href) || url.includes('/dist/')
+const ofGateway = (url) =>
+  /^(gateway|console)\//.test(url.slice(new URL('..', import.meta.url).href.length)) || url.includes('/dist/')
 const isOurs = (url) => ofGateway(url) && !url.includes('/node_modules/')
 
 rmSync(pages, { recursive: true, force: true })

@@ -58,7 +58,7 @@ const readHashComment = (line) => {
   return { words: words.replaceAll(/\[?\{.*\}\]?/g, '`x`'), isAlone: before.trim() === '' }
 }
 
-const isTestFile = (file) => file.startsWith('test/')
+const isTestFile = (file) => /^(?:test|bench|drills)\//.test(file)
 
 /** Ranges of all comments, in order. */
 function listComments(tree) {

@@ -3,8 +3,9 @@ import { measureHouse } from './measure-house.js'
 
 const help = `Usage: npm run house [-- --json]
 
-Prints figures of gateway/: sizes, small files with one importer, cycles, arrows that
-run upward between folders, exported type names that two files share, long functions.
+Prints figures of gateway/, console/ and demo/: sizes and small files with one importer.
+Then cycles, arrows that run upward between folders, exported type names that two files
+share, and long functions.
 Then files over 100 lines without a comment, and the share of comments.
 Then files that time, hear or wait beside rights/, where a change of rights has its home.
 Then files of test/support, pages of docs/, decisions among them, and words of
@@ -49,6 +50,7 @@ function describe(house) {
     ['pages of docs/', house.documentPages],
     ['words of SECURITY.md', house.securityWords],
     ['lines of SQL', house.sqlLines],
+    ['entries of gateway/', house.entries.length],
   ]
   const width = Math.max(...rows.map(([name]) => name.length))
   const figures = rows.map(([name, value]) => `${name.padEnd(width)}  ${value}`)

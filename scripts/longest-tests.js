@@ -43,7 +43,7 @@ export const longest = [
   'test/spec/causes.test.ts',
   'test/spec/workers-kept.test.ts',
   'test/spec/start-progress.test.ts',
-  'test/cli/serve-npx.test.ts',
+  'test/tools/cli/serve-npx.test.ts',
   'test/advisories/request-smuggling.test.ts',
   'test/spec/mint-kill.gate.ts',
   'test/spec/issuer-outage.test.ts',

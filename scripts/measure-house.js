@@ -1,9 +1,24 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { posix } from 'node:path'
+import { join, posix } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import ts from 'typescript'
 
-const root = fileURLToPath(new URL('../gateway', import.meta.url))
+const repository = fileURLToPath(new URL('..', import.meta.url))
+
+/** Folders of sources, the main one first. */
+const sourceFolders = ['gateway', 'console', 'demo']
+
+/** Folders of gateway/ that hold folders. */
+const groups = {
+  base: ['errors', 'fault', 'lib', 'network'],
+  stages: [
+    ...['receive', 'route', 'authenticate', 'resolve', 'authorize', 'consult', 'limit', 'endpoints', 'locate', 'pin'],
+    ...['recheck', 'forward', 'relay'],
+  ],
+  listeners: ['decision', 'signals', 'admin'],
+  run: ['boot', 'reload', 'workers'],
+  tools: ['cli', 'provision'],
+}
 
 /** A file of its own is worth its name from this many lines on, or from two importers on. */
 const smallLines = 40
@@ -11,7 +26,7 @@ const longestFunction = 60
 /** A file of more lines has a constant, an order or a branch whose reason its code cannot say. */
 const silentLines = 100
 
-/** Folders from the ground up; folders on one floor may import one another. An arrow to a later floor runs upward. */
+/** Folders, by their own names, from the ground up; folders on one floor may import one another. An arrow to a later floor runs upward. */
 export const floors = [
   ['errors', 'fault', 'lib', 'network'],
   ['rights'],
@@ -23,27 +38,27 @@ export const floors = [
   ['authorize'],
   ['consult', 'limit', 'locate', 'endpoints'],
   ['pin', 'recheck', 'relay', 'observe', 'signals'],
-  ['forward', 'admin'],
+  ['forward', 'admin', 'console'],
   ['pipeline.ts', 'decision'],
   ['configuration'],
   ['analyze'],
   ['reload'],
   ['boot'],
   ['workers'],
-  ['cli'],
+  ['cli', 'provision'],
   ['demo'],
   ['main.ts'],
 ]
 
 /** Folders that feel a change of rights. Their times stand in `rights/budget.ts`, or in `rights/paces.ts` if they belong to none. */
 const roomsOfTheSecond = [
-  'recheck',
-  'consult',
+  'stages/recheck',
+  'stages/consult',
   'directory/cache',
   'directory/logouts',
-  'authenticate/introspection',
-  'signals',
-  'decision/authzen',
+  'stages/authenticate/introspection',
+  'listeners/signals',
+  'listeners/decision/authzen',
 ]
 
 const timeConstant = /^\s*(?:export )?const (\w*(?:Ms|Seconds|Minutes)) = [\d._]/gm
@@ -51,17 +66,33 @@ const timeConstant = /^\s*(?:export )?const (\w*(?:Ms|Seconds|Minutes)) = [\d._]
 const heardCount = /(?:position|generation|starts|epoch|changes) \+= 1$/m
 const boundedLine = /new Turns(?:<.*?>)?\(\{[^)]*mostWaiting/
 
-const floorOf = (file) => {
-  const room = file.split('/')[0] ?? file
-  return floors.findIndex((rooms) => rooms.includes(room))
+/** The folder of a source by its own name: `receive` of `gateway/stages/receive/target.ts`. */
+export function roomOf(file) {
+  const [first, second = ''] = file.replace(/^gateway\//, '').split('/')
+  return first in groups ? second : first
 }
 
-/** Every figure, with the names behind it; files are paths from gateway/. */
-export function measureHouse() {
-  const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
-    .filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'))
+/** The path of a folder, below gateway/ where it lies there: `stages/receive`. */
+export function pathOf(room) {
+  const [group] = Object.entries(groups).find(([, names]) => names.includes(room)) ?? []
+  return group === undefined ? room : `${group}/${room}`
+}
+
+const floorOf = (file) => floors.findIndex((rooms) => rooms.includes(roomOf(file)))
+
+/** Every source, as a path from the repository. */
+export const listSources = () =>
+  sourceFolders
+    .flatMap((folder) =>
+      readdirSync(join(repository, folder), { recursive: true, encoding: 'utf8' }).map((file) => `${folder}/${file}`),
+    )
     .map((file) => file.split('\\').join('/'))
+    .filter((file) => file.endsWith('.ts') && !file.endsWith('.d.ts'))
     .sort()
+
+/** Every figure, with the names behind it; files are paths from the repository. */
+export function measureHouse() {
+  const files = listSources()
   const sources = new Map(files.map((file) => [file, parse(file)]))
   const imports = new Map(files.map((file) => [file, listImports(file, sources.get(file))]))
   const importers = countImporters(imports)
@@ -87,18 +118,19 @@ export function measureHouse() {
     ...measureSecond(sources),
     ...measureDocuments(),
     sqlLines: countSqlLines(),
+    entries: readdirSync(join(repository, 'gateway')).sort(),
   }
 }
 
 /** Helpers that several tests import, and their own tests. */
 function countSupportFiles() {
-  const names = readdirSync(`${root}/../test/support`, { recursive: true, encoding: 'utf8' })
+  const names = readdirSync(join(repository, 'test/support'), { recursive: true, encoding: 'utf8' })
   return names.filter((name) => name.endsWith('.ts')).length
 }
 
 /** Figures of `rights/`, which is one place for them: times of the second, counts of what was heard, and lines of bounded length. */
 function measureSecond(sources) {
-  const all = [...sources].map(([file, { text }]) => ({ file, text }))
+  const all = [...sources].map(([file, { text }]) => ({ file: file.replace(/^gateway\//, ''), text }))
   const inRooms = (rooms) => all.filter(({ file }) => rooms.some((room) => file.startsWith(`${room}/`)))
   const named = (rooms, pattern) =>
     inRooms(rooms)
@@ -108,16 +140,15 @@ function measureSecond(sources) {
     timeConstants: inRooms(roomsOfTheSecond).flatMap(({ file, text }) =>
       [...text.matchAll(timeConstant)].map(([, name]) => `${file}: ${name}`),
     ),
-    heardAnswers: named([...roomsOfTheSecond, 'directory', 'decision', 'rights'], heardCount),
-    waitingRooms: named([...roomsOfTheSecond, 'directory', 'decision', 'rights'], boundedLine),
+    heardAnswers: named([...roomsOfTheSecond, 'directory', 'listeners/decision', 'rights'], heardCount),
+    waitingRooms: named([...roomsOfTheSecond, 'directory', 'listeners/decision', 'rights'], boundedLine),
   }
 }
 
 /** Pages below docs/, decisions and indexes among them, and words of SECURITY.md. */
 function measureDocuments() {
-  const repository = `${root}/..`
-  const pages = readdirSync(`${repository}/docs`, { recursive: true, encoding: 'utf8' })
-  const security = readFileSync(`${repository}/SECURITY.md`, 'utf8')
+  const pages = readdirSync(join(repository, 'docs'), { recursive: true, encoding: 'utf8' })
+  const security = readFileSync(join(repository, 'SECURITY.md'), 'utf8')
   return {
     documentPages: pages.filter((file) => file.endsWith('.md')).length,
     securityWords: security.match(/\S*\w\S*/g)?.length ?? 0,
@@ -125,12 +156,19 @@ function measureDocuments() {
 }
 
 function countSqlLines() {
-  const names = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.sql'))
-  return names.reduce((sum, name) => sum + readFileSync(`${root}/${name}`, 'utf8').split('\n').length - 1, 0)
+  const folder = join(repository, 'gateway')
+  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.sql'))
+  return names.reduce((sum, name) => sum + readFileSync(join(folder, name), 'utf8').split('\n').length - 1, 0)
 }
 
 const parse = (file) =>
-  ts.createSourceFile(file, readFileSync(`${root}/${file}`, 'utf8'), ts.ScriptTarget.Latest, true, ts.ScriptKind.TS)
+  ts.createSourceFile(
+    file,
+    readFileSync(join(repository, file), 'utf8'),
+    ts.ScriptTarget.Latest,
+    true,
+    ts.ScriptKind.TS,
+  )
 
 const countLines = (source) => source.text.split('\n').length - 1
 
@@ -161,13 +199,13 @@ function shareOfComments(sources) {
   return all.reduce((sum, source) => sum + commentLines(source).size, 0) / lines
 }
 
-/** The files of gateway/ that a file imports, types and later imports among them. */
+/** The sources that a source imports, types and later imports among them. */
 function listImports(file, source) {
   const found = new Set()
   const note = (node) => {
     if (!node || !ts.isStringLiteral(node) || !node.text.startsWith('.')) return
     const target = posix.join(posix.dirname(file), node.text)
-    if (!target.startsWith('..')) found.add(target)
+    if (sourceFolders.includes(target.split('/')[0])) found.add(target)
   }
   const visit = (node) => {
     if (ts.isImportDeclaration(node) || ts.isExportDeclaration(node)) note(node.moduleSpecifier)
@@ -210,7 +248,7 @@ function findCycles(imports) {
 function findLargest(files) {
   const counts = new Map()
   for (const file of files) {
-    const room = file.split('/')[0] ?? file
+    const room = roomOf(file)
     counts.set(room, (counts.get(room) ?? 0) + 1)
   }
   const [name = '', count = 0] = [...counts].sort(([, one], [, other]) => other - one)[0] ?? []

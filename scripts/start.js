@@ -12,5 +12,5 @@ if (process.env.npm_lifecycle_event === 'start' && parent > 1)
     if (process.ppid !== parent) process.kill(process.pid, 'SIGTERM')
   }, 1_000).unref()
 
-process.argv.splice(1, process.argv.length - 1, new URL('../dist/main.js', import.meta.url).pathname, 'demo')
-await import('../dist/main.js')
+process.argv.splice(1, process.argv.length - 1, new URL('../dist/gateway/main.js', import.meta.url).pathname, 'demo')
+await import('../dist/gateway/main.js')

@@ -1,8 +1,8 @@
 import { spawnSync } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { implementers, leaves, owners, rooms, starters, wiring } from './import-rights.ts'
+import { listSources, placeSource, readSource, roomOf } from './support/sources.ts'
 
 /** Boot alone knows the implementations of the directory; all other folders see the interface. */
 const interfaceFiles: Readonly<Record<string, readonly string[]>> = {
@@ -23,11 +23,11 @@ function importsOf(file: string, source: string): readonly Import[] {
 
 /** Every rule that an import breaks, as sentences. */
 function violationsOf({ from, specifier }: Import): readonly string[] {
-  const room = from.includes('/') ? (from.split('/')[0] ?? '') : from
+  const room = roomOf(from)
   const complain = (rule: string): readonly string[] => [`${from} imports ${specifier}: ${rule}`]
   if (!specifier.startsWith('.')) return checkPackage(room, specifier, complain)
   const target = resolveImport(from, specifier)
-  const targetRoom = target.includes('/') ? (target.split('/')[0] ?? '') : target
+  const targetRoom = roomOf(target)
   if (targetRoom === room) return []
   if (targetRoom === 'boot' && !starters.includes(room)) return complain('only what starts a gateway imports boot')
   if (targetRoom === 'demo' && room !== 'main.ts') return complain('only main.ts imports the demo')
@@ -57,21 +57,18 @@ function checkPackage(room: string, specifier: string, complain: (rule: string) 
 }
 
 const resolveImport = (from: string, specifier: string): string =>
-  new URL(specifier, `file:///${from}`).pathname.slice(1)
+  new URL(specifier, `file:///${placeSource(from)}`).pathname.slice(1).replace(/^gateway\//, '')
 
-const root = fileURLToPath(new URL('../gateway', import.meta.url))
-const files = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'))
+const files = listSources()
 
 t.test('every import stays within its room’s rights', async (t) => {
   t.ok(files.length > 50, 'the sources were found')
-  const violations = files.flatMap((file) =>
-    importsOf(file, readFileSync(`${root}/${file}`, 'utf8')).flatMap((found) => violationsOf(found)),
-  )
+  const violations = files.flatMap((file) => importsOf(file, readSource(file)).flatMap((found) => violationsOf(found)))
   t.same(violations, [])
 })
 
 t.test('every folder has its imports listed', async (t) => {
-  const folders = new Set(files.filter((file) => file.includes('/')).map((file) => file.split('/')[0] ?? ''))
+  const folders = new Set(files.filter((file) => file.includes('/')).map(roomOf))
   t.same(
     [...folders].filter((folder) => !(folder in rooms) && !wiring.includes(folder) && folder !== 'decision'),
     [],
@@ -123,6 +120,13 @@ t.test('support holds what many tests share, and a helper of one or two stands b
   t.ok(house.supportFiles <= mostSupportFiles, `${house.supportFiles} files`)
 })
 
+/** The way of a request, the floors below and above it, and the two files that hold them together. */
+const mostEntries = 14
+
+t.test('gateway/ is taken in at first sight', async (t) => {
+  t.ok(house.entries.length > 5 && house.entries.length <= mostEntries, house.entries.join(' '))
+})
+
 /** Those that there are isolate a package, a thread's entry or purity. */
 const mostSmallFiles = 25
 const largestShare = 0.15
@@ -150,34 +154,35 @@ t.test('a change of rights has one home: its times, its log and its waiting room
 
 t.test('a planted violation of each rule is found', async (t) => {
   const planted: readonly (readonly [file: string, source: string])[] = [
-    ['receive/x.ts', "import { decide } from '../authorize/decide.ts'"],
-    ['errors/x.ts', "import type { Route } from '../policy/route.ts'"],
+    ['stages/receive/x.ts', "import { decide } from '../authorize/decide.ts'"],
+    ['base/errors/x.ts', "import type { Route } from '../../policy/route.ts'"],
     ['policy/x.ts', "import { openDatabase } from '../directory/postgres/pool.ts'"],
-    ['endpoints/x.ts', "import { openDatabase } from '../directory/postgres/pool.ts'"],
-    ['forward/x.ts', "import { createSender } from '../engine/wire/send.ts'"],
-    ['authorize/x.ts', "import { randomUUID } from 'node:crypto'"],
-    ['authorize/x.ts', "import { SignJWT } from 'jose'"],
-    ['locate/x.ts', "import { request } from 'node:http'"],
-    ['relay/x.ts', "import { Pool } from 'undici'"],
-    ['endpoints/x.ts', "import pg from 'pg'"],
-    ['pipeline.ts', "import { startGateway } from './boot/gateway.ts'"],
-    ['boot/x.ts', "import { runDemo } from '../demo/demo.ts'"],
-    ['observe/x.ts', "import { createAdmin } from '../admin/listener.ts'"],
-    ['reload/x.ts', "import { openDoors } from '../boot/gateway.ts'"],
+    ['stages/endpoints/x.ts', "import { openDatabase } from '../../directory/postgres/pool.ts'"],
+    ['stages/forward/x.ts', "import { createSender } from '../../engine/wire/send.ts'"],
+    ['stages/authorize/x.ts', "import { randomUUID } from 'node:crypto'"],
+    ['stages/authorize/x.ts', "import { SignJWT } from 'jose'"],
+    ['stages/locate/x.ts', "import { request } from 'node:http'"],
+    ['stages/relay/x.ts', "import { Pool } from 'undici'"],
+    ['stages/endpoints/x.ts', "import pg from 'pg'"],
+    ['pipeline.ts', "import { startGateway } from './run/boot/gateway.ts'"],
+    ['run/boot/x.ts', "import { runDemo } from '../../../demo/demo.ts'"],
+    ['observe/x.ts', "import { createAdmin } from '../listeners/admin/listener.ts'"],
+    ['run/reload/x.ts', "import { openDoors } from '../boot/gateway.ts'"],
     ['analyze/x.ts', "import { openDatabase } from '../directory/postgres/pool.ts'"],
-    ['relay/x.ts', "import { serve } from '../cli/serve.ts'"],
-    ['boot/x.ts', "import leftPad from 'left-pad'"],
-    ['boot/x.ts', "const { runDemo } = await import('../demo/demo.ts')"],
+    ['stages/relay/x.ts', "import { serve } from '../../tools/cli/serve.ts'"],
+    ['stages/relay/x.ts', "import { showPage } from '../../../console/page.ts'"],
+    ['run/boot/x.ts', "import leftPad from 'left-pad'"],
+    ['run/boot/x.ts', "const { runDemo } = await import('../../../demo/demo.ts')"],
   ]
   for (const [file, source] of planted)
     t.equal(importsOf(file, source).flatMap((found) => violationsOf(found)).length, 1, `${file}: ${source}`)
 })
 
 /** They ask the gateway itself, over loopback or from its own console. */
-const ownFetch = ['admin/console/script.ts', 'cli/admin.ts', 'cli/healthcheck.ts']
+const ownFetch = ['console/script.ts', 'tools/cli/admin.ts', 'tools/cli/healthcheck.ts']
 
 t.test('foreign servers are asked by the shipped undici, and not by the copy that Node brings', async (t) => {
-  const read = (file: string): string => readFileSync(`${root}/${file}`, 'utf8').replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, '')
+  const read = (file: string): string => readSource(file).replace(/\/\*[\s\S]*?\*\/|\/\/.*/g, '')
   const found = files.filter(
     (file) => !file.startsWith('demo/') && /(?<![\w.'"]|typeof )fetch(?=[(),])/.test(read(file)),
   )
@@ -185,29 +190,29 @@ t.test('foreign servers are asked by the shipped undici, and not by the copy tha
 })
 
 t.test('authorize waits for nothing and reads no clock', async (t) => {
-  for (const file of files.filter((name) => name.startsWith('authorize/'))) {
-    const source = readFileSync(`${root}/${file}`, 'utf8')
+  for (const file of files.filter((name) => roomOf(name) === 'authorize')) {
+    const source = readSource(file)
     t.notMatch(source, /\bawait\b|\basync\b|Date\.|new Date|performance\.|Math\.random/, file)
   }
 })
 
-/** Files that hand the target to `receive/`, or serve a listener without routes. */
+/** Files that hand the target to `stages/receive/`, or serve a listener without routes. */
 const targetReaders = [
   'pipeline.ts',
-  'admin/listener.ts',
-  'boot/gateway.ts',
-  'recheck/judge-again.ts',
-  'signals/signals.ts',
+  'listeners/admin/listener.ts',
+  'run/boot/gateway.ts',
+  'stages/recheck/judge-again.ts',
+  'listeners/signals/signals.ts',
 ]
 
 t.test('no file past receive reads the raw target', async (t) => {
-  for (const file of files.filter((name) => !/^(?:decision|demo|http|receive)\//.test(name))) {
+  for (const file of files.filter((name) => !['decision', 'demo', 'http', 'receive'].includes(roomOf(name)))) {
     if (targetReaders.includes(file)) continue
-    t.notMatch(readFileSync(`${root}/${file}`, 'utf8'), /request\.url\b|exchange\.target\b/, file)
+    t.notMatch(readSource(file), /request\.url\b|exchange\.target\b/, file)
   }
 })
 
 t.test('only the renderer knows the shapes of errors', async (t) => {
-  for (const file of files.filter((name) => !/^(?:demo|errors)\//.test(name)))
-    t.notMatch(readFileSync(`${root}/${file}`, 'utf8'), /success: (?:false|true)|\bdetail:/, file)
+  for (const file of files.filter((name) => !['demo', 'errors'].includes(roomOf(name))))
+    t.notMatch(readSource(file), /success: (?:false|true)|\bdetail:/, file)
 })

@@ -1,4 +1,4 @@
-/** Folders of `gateway/`, called rooms here, from which every room may import. */
+/** Folders of sources by their own names, called rooms here (`receive` for `gateway/stages/receive`), from which every room may import. */
 export const leaves = ['errors', 'fault', 'lib', 'network', 'policy', 'rights']
 
 /**
@@ -29,24 +29,37 @@ export const rooms: Readonly<Record<string, readonly string[]>> = {
   signals: ['http', 'receive', 'authenticate'],
   relay: ['http', 'route', 'locate'],
   observe: ['http', 'directory', 'receive', 'route', 'authenticate', 'resolve', 'locate'],
-  // Its console shows what the others say of themselves, and asks them for nothing but plain data.
-  admin: ['http', 'receive', 'locate', 'recheck', 'observe'],
+  admin: ['http', 'receive', 'locate', 'recheck', 'observe', 'console'],
+  // It shows what the others say of themselves, and asks them for nothing but plain data.
+  console: ['http', 'receive', 'locate', 'recheck', 'observe', 'admin'],
   configuration: ['directory', 'http', 'forward', 'observe', 'pin', 'recheck'],
   // It answers questions about a policy and needs no listener. shadow/ gets only facts that the stages have found.
   analyze: ['directory', 'receive', 'route', 'authenticate', 'resolve', 'authorize', 'observe', 'configuration'],
   reload: ['admin', 'analyze', 'configuration', 'directory', 'http', 'observe', 'pin', 'route'],
   workers: ['admin', 'boot', 'configuration', 'observe', 'recheck'],
   cli: [
-    ...['admin', 'analyze', 'boot', 'configuration', 'decision', 'directory', 'endpoints', 'pin', 'receive', 'resolve'],
-    'workers',
+    ...[
+      'admin',
+      'analyze',
+      'boot',
+      'configuration',
+      'console',
+      'decision',
+      'directory',
+      'endpoints',
+      'pin',
+      'provision',
+    ],
+    ...['receive', 'resolve', 'workers'],
   ],
+  provision: ['cli', 'configuration', 'directory', 'endpoints', 'resolve'],
 }
 
 /** Rooms that wire the others, or stand outside the way. They may import all but the rooms that start them. */
 export const wiring = ['boot', 'demo']
 
 /** Rooms that may name an implementation, beside those that wire, because they check, watch or run it by itself. */
-export const implementers = ['configuration', 'reload', 'cli']
+export const implementers = ['configuration', 'reload', 'cli', 'provision']
 
 /** Rooms that start the gateway, and the only ones that import what wires it. */
 export const starters = ['main.ts', 'cli', 'workers', 'demo']
@@ -66,5 +79,5 @@ export const owners: Readonly<Record<string, readonly string[]>> = {
   pino: ['observe'],
   '@opentelemetry/api': ['observe'],
   // main.ts has the program, and cli declares its commands.
-  commander: ['main.ts', 'cli'],
+  commander: ['main.ts', 'cli', 'provision'],
 }

@@ -1,9 +1,10 @@
 // Questions about a policy that need no running gateway: explain, matrix, diff, lint and tests.
-import { decide } from '../authorize/decide.ts'
-import type { RefusalCode } from '../errors/gateway-error.ts'
+
+import type { RefusalCode } from '../base/errors/gateway-error.ts'
 import type { Roles } from '../policy/role.ts'
 import type { Route } from '../policy/route.ts'
-import { findMembership } from '../resolve/organization.ts'
+import { decide } from '../stages/authorize/decide.ts'
+import { findMembership } from '../stages/resolve/organization.ts'
 import { createHypotheticalCaller, type HypotheticalCaller, organizationInPath } from './hypothetical-caller.ts'
 
 export function evaluate(route: Route, caller: HypotheticalCaller | undefined, roles: Roles): 'allowed' | RefusalCode {

@@ -1,3 +1,11 @@
+import { findRefusal, GatewayError, type RefusalCode } from '../base/errors/gateway-error.ts'
+import type { Policy } from '../policy/compile.ts'
+import { isLabel } from '../policy/host.ts'
+import { rewritePath } from '../policy/path-rewrite.ts'
+import { describeQuestion } from '../policy/questions.ts'
+import { describeRateLimit } from '../policy/rate-limit.ts'
+import type { AbilitySet, Roles } from '../policy/role.ts'
+import type { Route } from '../policy/route.ts'
 import {
   abilitiesInForce,
   type CallerWithPermissions,
@@ -6,19 +14,11 @@ import {
   routeChecks,
   runsPublicAgent,
   seesObject,
-} from '../authorize/decide.ts'
-import { effectivePermissions, type Permissions } from '../authorize/permissions.ts'
-import { findRefusal, GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
-import type { Policy } from '../policy/compile.ts'
-import { isLabel } from '../policy/host.ts'
-import { rewritePath } from '../policy/path-rewrite.ts'
-import { describeQuestion } from '../policy/questions.ts'
-import { describeRateLimit } from '../policy/rate-limit.ts'
-import type { AbilitySet, Roles } from '../policy/role.ts'
-import type { Route } from '../policy/route.ts'
-import { readTarget } from '../receive/target.ts'
-import { readResourceIds } from '../resolve/resource-ids.ts'
-import { compileRoutes, type RouteMatch, type RouteTable } from '../route/table.ts'
+} from '../stages/authorize/decide.ts'
+import { effectivePermissions, type Permissions } from '../stages/authorize/permissions.ts'
+import { readTarget } from '../stages/receive/target.ts'
+import { readResourceIds } from '../stages/resolve/resource-ids.ts'
+import { compileRoutes, type RouteMatch, type RouteTable } from '../stages/route/table.ts'
 import { evaluate, isForeignOrganization } from './evaluate.ts'
 import { createHypotheticalCaller, type HypotheticalCaller } from './hypothetical-caller.ts'
 

@@ -1,6 +1,6 @@
 import type { Region } from '../policy/regions.ts'
 import type { Method, Route } from '../policy/route.ts'
-import type { RouteTable } from '../route/table.ts'
+import type { RouteTable } from '../stages/route/table.ts'
 
 /**
  * The route of a region's requests; undefined where none matches. Other readings of a path do not count: such a path is

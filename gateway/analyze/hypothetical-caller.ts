@@ -1,9 +1,9 @@
-import type { Principal } from '../authenticate/principal.ts'
-import type { Caller } from '../authorize/decide.ts'
 import { listLevels, type ResourceKind } from '../policy/resource-kind.ts'
 import type { GuardedResource, Route } from '../policy/route.ts'
-import type { Organization } from '../resolve/organization.ts'
-import type { Resource } from '../resolve/resource.ts'
+import type { Principal } from '../stages/authenticate/principal.ts'
+import type { Caller } from '../stages/authorize/decide.ts'
+import type { Organization } from '../stages/resolve/organization.ts'
+import type { Resource } from '../stages/resolve/resource.ts'
 
 export type HypotheticalCaller = Readonly<{
   role: string | undefined

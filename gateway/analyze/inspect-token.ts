@@ -1,5 +1,9 @@
-import { nameTokenFault, parseApiToken, requireUsable } from '../authenticate/api-token.ts'
-import { requireInForce } from '../authenticate/claims.ts'
+import { GatewayError, type RefusalCause } from '../base/errors/gateway-error.ts'
+import { type Directory, type KnownUser, nameUser } from '../directory/directory.ts'
+import type { Login } from '../directory/logout.ts'
+import { redact } from '../observe/log/redact.ts'
+import { nameTokenFault, parseApiToken, requireUsable } from '../stages/authenticate/api-token.ts'
+import { requireInForce } from '../stages/authenticate/claims.ts'
 import {
   ambientCarrier,
   type Carrier,
@@ -7,13 +11,9 @@ import {
   type RawCredential,
   readHeaderCredential,
   requireCarrier,
-} from '../authenticate/credential.ts'
-import { parseObject, parseToken } from '../authenticate/signature.ts'
-import type { Verify } from '../authenticate/verify.ts'
-import { type Directory, type KnownUser, nameUser } from '../directory/directory.ts'
-import type { Login } from '../directory/logout.ts'
-import { GatewayError, type RefusalCause } from '../errors/gateway-error.ts'
-import { redact } from '../observe/log/redact.ts'
+} from '../stages/authenticate/credential.ts'
+import { parseObject, parseToken } from '../stages/authenticate/signature.ts'
+import type { Verify } from '../stages/authenticate/verify.ts'
 
 /** One check of a token, in the order of the gateway; `unknown` was not reached, or could not be made. */
 export type TokenCheck = Readonly<{ check: string; result: 'pass' | 'fail' | 'unknown' }>

@@ -5,7 +5,7 @@ import type { Roles } from '../policy/role.ts'
 import { listAskedNames, listPathNames, parsePattern, type Route } from '../policy/route.ts'
 import { isCountedAlike } from '../policy/strictness.ts'
 import { findCollisions } from '../policy/upstream-paths.ts'
-import { headerRole } from '../receive/header-role.ts'
+import { headerRole } from '../stages/receive/header-role.ts'
 import { findAvoidedHosts } from './avoided-hosts.ts'
 import { warnOfHostLabels } from './host-labels.ts'
 

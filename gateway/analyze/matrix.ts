@@ -1,4 +1,4 @@
-import type { RefusalCode } from '../errors/gateway-error.ts'
+import type { RefusalCode } from '../base/errors/gateway-error.ts'
 import type { Policy } from '../policy/compile.ts'
 import { describeRateLimit } from '../policy/rate-limit.ts'
 import type { Roles } from '../policy/role.ts'

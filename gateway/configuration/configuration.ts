@@ -1,16 +1,17 @@
 // The configuration file: read and checked once, before anything is opened.
 import { readFileSync, statSync } from 'node:fs'
 import { dirname, resolve } from 'node:path'
+import { packageRoot } from '../base/lib/package-root.ts'
 import type { DatabaseSettings } from '../directory/postgres/pool.ts'
 import type { RedisServers } from '../directory/redis/clients.ts'
-import type { HealthRules } from '../forward/health-checks.ts'
 import type { NetworkRules } from '../http/upstream/networks.ts'
 import type { LogFormat, LogLevel } from '../observe/log/log.ts'
-import type { SigningAlgorithm } from '../pin/signing-keys.ts'
 import { ConfigurationError, explainUnreadable } from '../policy/configuration-error.ts'
 import { parseYaml, validateYaml, type YamlFile } from '../policy/document.ts'
 import { compileSchema } from '../policy/schema.ts'
-import type { ExpiryRules } from '../recheck/expiry.ts'
+import type { HealthRules } from '../stages/forward/health-checks.ts'
+import type { SigningAlgorithm } from '../stages/pin/signing-keys.ts'
+import type { ExpiryRules } from '../stages/recheck/expiry.ts'
 import { UsageError } from './failure.ts'
 import { type Environment, interpolate } from './interpolate.ts'
 import { type Pem, sourcePems } from './pem.ts'
@@ -218,7 +219,7 @@ export type ListenerTlsSettings = Readonly<{
   minVersion: 'TLSv1.2' | 'TLSv1.3'
 }>
 
-const schemaFile = new URL('../../config/gateway.schema.json', import.meta.url)
+const schemaFile = new URL('config/gateway.schema.json', packageRoot)
 
 export function loadConfiguration(path: string, environment: Environment): Configuration {
   const file = parseYaml(path, readText(path))

@@ -1,6 +1,6 @@
-import { endProcess } from '../fault/end-process.ts'
-import { paintError } from '../lib/paint.ts'
-import { escapeLines } from '../lib/text-table.ts'
+import { endProcess } from '../base/fault/end-process.ts'
+import { paintError } from '../base/lib/paint.ts'
+import { escapeLines } from '../base/lib/text-table.ts'
 import { ConfigurationError } from '../policy/configuration-error.ts'
 
 export class UsageError extends Error {

@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs'
+import { packageRoot } from '../base/lib/package-root.ts'
 
 /** Raised when policies of the release before must be rewritten. */
 const policyVersion = 1
 
 export function readVersion(): string {
-  const description = readFileSync(new URL('../../package.json', import.meta.url), 'utf8')
+  const description = readFileSync(new URL('package.json', packageRoot), 'utf8')
   return (JSON.parse(description) as { version: string }).version
 }
 
@@ -23,7 +24,7 @@ export async function describeVersions() {
 /** Only a build of a commit has the file; that of a changed working tree does not. */
 function readCommit(): string | null {
   try {
-    return readFileSync(new URL('../commit', import.meta.url), 'utf8').trim()
+    return readFileSync(new URL('dist/commit', packageRoot), 'utf8').trim()
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
     return null

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { inOwnTurn } from '../lib/background-turns.ts'
-import { TimeSlicer } from '../lib/time-slicer.ts'
+import { inOwnTurn } from '../base/lib/background-turns.ts'
+import { TimeSlicer } from '../base/lib/time-slicer.ts'
 import { everythingEveryMs, sliceMs } from '../rights/budget.ts'
 import { type Change, isUnreadable, parseChanges } from './change.ts'
 

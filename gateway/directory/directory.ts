@@ -1,5 +1,5 @@
 // Users, organizations, tokens, agents and clusters. The stages see this interface, and boot the implementations.
-import type { Awaitable } from '../lib/awaitable.ts'
+import type { Awaitable } from '../base/lib/awaitable.ts'
 import type { ResourceKind } from '../policy/resource-kind.ts'
 
 export type UserRecord = Readonly<{

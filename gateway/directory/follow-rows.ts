@@ -1,4 +1,4 @@
-import { guarded } from '../fault/guarded.ts'
+import { guarded } from '../base/fault/guarded.ts'
 import { followMs, followRestMs, readAgainMs } from '../rights/budget.ts'
 import type { Freshness } from './cache/freshness.ts'
 

@@ -1,4 +1,4 @@
-import type { Awaitable } from '../lib/awaitable.ts'
+import type { Awaitable } from '../base/lib/awaitable.ts'
 
 export type Login = Readonly<{
   issuer: string

@@ -1,6 +1,6 @@
 // The HTTP/1.1 engine: TCP, TLS and llhttp on both sides. The stages see this interface and exchange.ts.
-import type { PlainCode } from '../errors/gateway-error.ts'
-import type { Awaitable } from '../lib/awaitable.ts'
+import type { PlainCode } from '../base/errors/gateway-error.ts'
+import type { Awaitable } from '../base/lib/awaitable.ts'
 import type { Exchange, MemoryAccount, RawHeaders, RequestBody, UpgradedConnection } from './exchange.ts'
 import type { PreparedHeaders } from './prepared-headers.ts'
 import type { UpstreamTls } from './tls/client.ts'

@@ -97,7 +97,7 @@ export type ClientCertificate = Readonly<{ names: readonly string[]; endsAt: Dat
 /** One request as received, and the means to respond: all that the pipeline sees of HTTP. */
 export interface Exchange {
   readonly method: string
-  /** The request-target, byte for byte (RFC 9112 3.2). Only `receive/` reads it. */
+  /** The request-target, byte for byte (RFC 9112 3.2). Only `stages/receive/` reads it. */
   readonly target: string
   readonly httpVersion: string
   /** Emptied once the response has begun: a stream would hold them for hours. */

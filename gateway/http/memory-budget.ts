@@ -1,5 +1,5 @@
-import { type Slot, UnorderedList } from '../lib/unordered-list.ts'
-import { readNetwork } from '../network/network.ts'
+import { type Slot, UnorderedList } from '../base/lib/unordered-list.ts'
+import { readNetwork } from '../base/network/network.ts'
 import type { MemoryAccount } from './exchange.ts'
 import { relieveGreediest } from './relieve-greediest.ts'
 

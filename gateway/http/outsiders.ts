@@ -5,7 +5,7 @@
 import { randomUUID } from 'node:crypto'
 import { createRequire } from 'node:module'
 import type * as Undici from 'undici'
-import { guarded } from '../fault/guarded.ts'
+import { guarded } from '../base/fault/guarded.ts'
 
 // Loaded with the start, since the first unknown key is to be answered within a second. All of undici costs 0.2 s of a
 // processor. These parts cost 0.11 s, and the first use of Node's own `fetch` 0.06 s.

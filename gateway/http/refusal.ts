@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http'
-import { GatewayError, type PlainCode } from '../errors/gateway-error.ts'
-import { render } from '../errors/render.ts'
+import { GatewayError, type PlainCode } from '../base/errors/gateway-error.ts'
+import { render } from '../base/errors/render.ts'
 import { methods } from '../policy/route.ts'
 
 export function composeRefusal(code: PlainCode, requestId: string): string {

@@ -1,5 +1,5 @@
-import { GatewayError, type RefusalCode } from '../errors/gateway-error.ts'
-import type { StreamFailureCode } from '../errors/stream-failure.ts'
+import { GatewayError, type RefusalCode } from '../base/errors/gateway-error.ts'
+import type { StreamFailureCode } from '../base/errors/stream-failure.ts'
 import type { Exchange } from '../http/exchange.ts'
 import { describeBug, describeError, type LogFields } from './log/log.ts'
 import { redactPath } from './log/redact.ts'

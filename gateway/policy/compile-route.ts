@@ -1,4 +1,4 @@
-import type { StreamRules } from '../errors/surface.ts'
+import type { StreamRules } from '../base/errors/surface.ts'
 import type { RouteContent } from './file.ts'
 import { wildcardDomain } from './host.ts'
 import type { KnownUpstreams } from './known-upstreams.ts'

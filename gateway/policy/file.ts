@@ -1,4 +1,4 @@
-import type { StreamKind, StreamRules, Surface } from '../errors/surface.ts'
+import type { StreamKind, StreamRules, Surface } from '../base/errors/surface.ts'
 import type { Problem } from './configuration-error.ts'
 import type { Path } from './document.ts'
 import type { RateLimitContent } from './rate-limit.ts'

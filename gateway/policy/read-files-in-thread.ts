@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads'
-import { guarded } from '../fault/guarded.ts'
+import { guarded } from '../base/fault/guarded.ts'
 import { ConfigurationError, type Problem } from './configuration-error.ts'
 import type { PolicyReading, PolicyTexts } from './file.ts'
 import type { KnownUpstreams } from './known-upstreams.ts'

@@ -1,11 +1,12 @@
 import { join } from 'node:path'
 import type { ValidateFunction } from 'ajv/dist/2020.js'
+import { packageRoot } from '../base/lib/package-root.ts'
 import { ConfigurationError } from './configuration-error.ts'
 import { parseYaml, validateYaml } from './document.ts'
 import type { PolicyFileContent, PolicyReading, PolicyTexts } from './file.ts'
 import { compileSchema } from './schema.ts'
 
-const schemaFile = new URL('../../policies/policy.schema.json', import.meta.url)
+const schemaFile = new URL('policies/policy.schema.json', packageRoot)
 
 export function readPolicyFiles(directory: string, texts: PolicyTexts): ReadonlyMap<string, PolicyReading> {
   if (texts.size === 0) throw noPolicy(directory)

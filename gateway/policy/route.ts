@@ -1,4 +1,4 @@
-import type { StreamRules, Surface } from '../errors/surface.ts'
+import type { StreamRules, Surface } from '../base/errors/surface.ts'
 import type { RateLimit } from './rate-limit.ts'
 import type { ResourceKind } from './resource-kind.ts'
 import type { OrganizationRole } from './role.ts'
@@ -128,7 +128,7 @@ export function parsePattern(path: string): readonly PatternSegment[] {
   })
 }
 
-/** Refuses literals that no request can hold past `receive/` (SPEC section 11), because the route would never match. */
+/** Refuses literals that no request can hold past `stages/receive/` (SPEC section 11), because the route would never match. */
 function readLiteral(part: string): string {
   if (/%(?![0-9a-f]{2})/i.test(part))
     throw new Error('a path has % only before two hexadecimal digits; write it as %25')

@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { fileURLToPath } from 'node:url'
 import type { Ajv2020, ValidateFunction } from 'ajv/dist/2020.js'
+import { packageRoot } from '../base/lib/package-root.ts'
 
 type Options = Readonly<{ coerceTypes?: boolean }>
 
@@ -20,7 +21,7 @@ export function compileSchema(file: URL, { coerceTypes = false }: Options = {}):
 
 /** A build has validators of these very texts, since compiling takes a third of a start. */
 function findValidator(text: string, options: Options): ValidateFunction {
-  const built = fileURLToPath(new URL(`../../dist/schemas/${nameValidator(text, options)}`, import.meta.url))
+  const built = fileURLToPath(new URL(`dist/schemas/${nameValidator(text, options)}`, packageRoot))
   return existsSync(built) ? require(built) : createCompiler(options).compile(JSON.parse(text))
 }
 

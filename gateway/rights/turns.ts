@@ -1,4 +1,4 @@
-import { lengthOf, takeFirst, type WaitingLine } from '../lib/line.ts'
+import { lengthOf, takeFirst, type WaitingLine } from '../base/lib/line.ts'
 
 export type TurnOptions<Item> = Readonly<{
   mostWaiting?: number | undefined

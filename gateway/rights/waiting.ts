@@ -1,4 +1,4 @@
-import type { GatewayError } from '../errors/gateway-error.ts'
+import type { GatewayError } from '../base/errors/gateway-error.ts'
 import { Turns } from './turns.ts'
 
 export type WaitingClock = Readonly<{ monotonicMs: () => number; after: (ms: number, work: () => void) => () => void }>

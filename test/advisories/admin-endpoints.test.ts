@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isLoopback } from '../../gateway/lib/loopback.ts'
+import { isLoopback } from '../../gateway/base/lib/loopback.ts'
 import { call, callRaw } from '../support/client.ts'
 import { anyPort, startTestGateway } from '../support/gateway.ts'
 import { oauth, startTestWorld } from '../support/world.ts'

@@ -1,6 +1,6 @@
 import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { findFreePort } from '../../demo/free-port.ts'
 import { writeFolder } from '../integrate/ingress/examples.ts'
 import { type ProgramName, testProxy } from '../integrate/ingress/programs.ts'
 import { startProgram } from '../integrate/ingress/start-program.ts'
@@ -70,7 +70,7 @@ t.test('no spelling of a header that commands a proxy in front passes', async (t
 })
 
 t.test('the page lists each header that is dropped, and each that is known stands there', async (t) => {
-  const source = readFileSync(new URL('../../gateway/relay/commanding-headers.ts', import.meta.url), 'utf8')
+  const source = readFileSync(new URL('../../gateway/stages/relay/commanding-headers.ts', import.meta.url), 'utf8')
   const dropped = [...source.matchAll(/'([\w-]+)'/g)].map(([, name]) => name)
   t.same(new Set(documented.map((name) => name.replace('*', ''))), new Set(dropped))
   const isDocumented = (command: string): boolean =>

@@ -2,7 +2,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import t from 'tap'
-import { createVerifier } from '../../gateway/pin/verify.ts'
+import { createVerifier } from '../../gateway/stages/pin/verify.ts'
 
 const { privateKey, publicKey } = await generateKeyPair('EdDSA', { extractable: true })
 const keys = [{ ...(await exportJWK(publicKey)), kid: 'one', alg: 'EdDSA', use: 'sig' }]

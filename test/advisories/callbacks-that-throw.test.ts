@@ -1,7 +1,8 @@
 // In a process of its own: it listens to uncaught exceptions.
 import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
-import { hearFaults } from '../../gateway/fault/guarded.ts'
+import { hearFaults } from '../../gateway/base/fault/guarded.ts'
+import { UnorderedList } from '../../gateway/base/lib/unordered-list.ts'
 import { MessageParser } from '../../gateway/http/parser/message-parser.ts'
 import { ClientConnection } from '../../gateway/http/server/client-connection.ts'
 import { Http1Exchange } from '../../gateway/http/server/exchange.ts'
@@ -9,7 +10,6 @@ import { PipelinedBytes } from '../../gateway/http/server/pipelined-bytes.ts'
 import { BatchedWriter } from '../../gateway/http/socket/batched-writer.ts'
 import { RequestCycle } from '../../gateway/http/upstream/request-cycle.ts'
 import { ResponseStream } from '../../gateway/http/upstream/response.ts'
-import { UnorderedList } from '../../gateway/lib/unordered-list.ts'
 import { call } from '../support/client.ts'
 import { openRawClient, openRoute, startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 

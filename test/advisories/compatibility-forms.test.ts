@@ -1,7 +1,7 @@
 import t from 'tap'
 import { compilePolicy } from '../../gateway/policy/compile.ts'
-import { readTarget } from '../../gateway/receive/target.ts'
-import { compileRoutes } from '../../gateway/route/table.ts'
+import { readTarget } from '../../gateway/stages/receive/target.ts'
+import { compileRoutes } from '../../gateway/stages/route/table.ts'
 import { imaginePolicyFile } from '../support/policy-file.ts'
 
 const compile = (rows: Readonly<Record<string, string>>) => {

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { readOrganizationCookie } from '../../gateway/resolve/organization-id.ts'
+import { readOrganizationCookie } from '../../gateway/stages/resolve/organization-id.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { cookieParsers } from './cookie-parsers.ts'
 

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout as wait } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { findFreePort } from '../../demo/free-port.ts'
 import { findGo, goLack } from '../integrate/go.ts'
 
 /** The values of `current-org-id` that a program reads in each of some `Cookie` headers, given in Latin-1. */

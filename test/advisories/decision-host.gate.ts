@@ -1,5 +1,5 @@
 import t from 'tap'
-import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { findFreePort } from '../../demo/free-port.ts'
 import { type ProxyName, testProxy } from '../integrate/ingress/programs.ts'
 import { startBareNginx, startStock } from '../integrate/ingress/stock.ts'
 import { call } from '../support/client.ts'

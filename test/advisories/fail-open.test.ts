@@ -3,7 +3,7 @@ import { createServer } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import { exportJWK, generateKeyPair, SignJWT } from 'jose'
 import t from 'tap'
-import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
+import { formatToken, makeSecret } from '../../gateway/stages/endpoints/token-secret.ts'
 import { call } from '../support/client.ts'
 import { openRoute, startRawUpstream, startTestGateway, type TestGateway } from '../support/gateway.ts'
 

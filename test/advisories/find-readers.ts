@@ -1,8 +1,5 @@
-import { readdirSync, readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import ts from 'typescript'
-
-const folder = fileURLToPath(new URL('../../gateway', import.meta.url))
+import { listSources, readSource } from '../support/sources.ts'
 
 /** Calls by which a text is taken apart. */
 const looks = new Set([
@@ -12,11 +9,9 @@ const looks = new Set([
 
 const readingName = /^(?:read|parse|split|decode|skim)[A-Z]/
 
-/** Modules of the gateway, by their path below `gateway/`, that take a text apart or export a function named as a reader. */
+/** Modules of the gateway, by their path below `gateway/` or from the root, that take a text apart or export a function named as a reader. */
 export const findReadingModules = (): readonly string[] =>
-  readdirSync(folder, { recursive: true, encoding: 'utf8' })
-    .filter((file) => file.endsWith('.ts') && takesTextApart(readFileSync(`${folder}/${file}`, 'utf8')))
-    .sort()
+  listSources().filter((file) => takesTextApart(readSource(file)))
 
 /** Whether a module has a regular expression, a `JSON.parse`, one of these calls, or exports a reader by its name. */
 export function takesTextApart(source: string): boolean {

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { decodeJwt } from 'jose'
 import t from 'tap'
-import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { findFreePort } from '../../demo/free-port.ts'
 import { writeFolder } from '../integrate/ingress/examples.ts'
 import { testProxy } from '../integrate/ingress/programs.ts'
 import { startProgram } from '../integrate/ingress/start-program.ts'

@@ -1,5 +1,5 @@
 /**
- * A path begins with a text that servers read in many ways (`gateway/route/readings.ts`), and repeats a unit that is
+ * A path begins with a text that servers read in many ways (`gateway/stages/route/readings.ts`), and repeats a unit that is
  * expensive to rewrite.
  */
 const beginnings = ['', 'a/A%252E;%2520x%20/', 'A%252525252541;%253B%2520/']

@@ -12,7 +12,7 @@ import { nodeSwitches } from '../support/node-switches.ts'
 import { populate } from '../support/population.ts'
 import { startTestWorld } from '../support/world.ts'
 
-const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
+const program = fileURLToPath(new URL('../../dist/gateway/main.js', import.meta.url))
 
 const world = await startTestWorld(t)
 const { writer } = await populate(t, world)

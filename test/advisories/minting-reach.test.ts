@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import pg from 'pg'
 import t, { type Test } from 'tap'
-import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
+import { formatToken, makeSecret } from '../../gateway/stages/endpoints/token-secret.ts'
 import { adoptDatabase } from '../support/adonis/adopted.ts'
 import { backendRows, backendTables } from '../support/adonis/tables.ts'
 import type { Answer } from '../support/client.ts'

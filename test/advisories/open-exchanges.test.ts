@@ -10,7 +10,7 @@ import { handshake, switching } from '../support/websocket.ts'
 import { oauth, patience, startTestWorld } from '../support/world.ts'
 import { untilHeard } from './until-heard.ts'
 
-// Rights end while an exchange is open, or while its request is on its way. test/recheck/ tests the parts with clocks and
+// Rights end while an exchange is open, or while its request is on its way. test/stages/recheck/ tests the parts with clocks and
 // outages of its own.
 
 const world = await startTestWorld(t)

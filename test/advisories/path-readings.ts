@@ -1,5 +1,5 @@
-import { GatewayError } from '../../gateway/errors/gateway-error.ts'
-import type { RequestTarget } from '../../gateway/receive/target.ts'
+import { GatewayError } from '../../gateway/base/errors/gateway-error.ts'
+import type { RequestTarget } from '../../gateway/stages/receive/target.ts'
 
 /**
  * The readings of a path by the rule alone: every change is applied to every reading, whatever it costs. The gateway's

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import type { ResourceKind } from '../../gateway/policy/resource-kind.ts'
 import type { GuardedResource } from '../../gateway/policy/route.ts'
-import { readResourceIds } from '../../gateway/resolve/resource-ids.ts'
+import { readResourceIds } from '../../gateway/stages/resolve/resource-ids.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { parameterName, queryParsers } from './query-parsers.ts'
 

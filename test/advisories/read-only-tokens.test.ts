@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import pg from 'pg'
 import t from 'tap'
-import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
+import { formatToken, makeSecret } from '../../gateway/stages/endpoints/token-secret.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 // The stored organization decides for every credential of an account: one that may only read must not choose where another

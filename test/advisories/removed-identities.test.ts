@@ -1,6 +1,6 @@
 import pg from 'pg'
 import t, { type Test } from 'tap'
-import { startPostgres } from '../../gateway/demo/postgres.ts'
+import { startPostgres } from '../../demo/postgres.ts'
 import { migrate } from '../../gateway/directory/postgres/migrate.ts'
 import { startJoinedFixture } from '../support/claims-gateway.ts'
 import { until } from '../support/gateway.ts'

@@ -1,8 +1,8 @@
 import t from 'tap'
-import type { Permit } from '../../gateway/authorize/decide.ts'
-import { readQuestion, readQuestionBatch } from '../../gateway/decision/authzen/questions.ts'
-import { readJsonObject } from '../../gateway/endpoints/read-body.ts'
+import { readQuestion, readQuestionBatch } from '../../gateway/listeners/decision/authzen/questions.ts'
 import type { Roles } from '../../gateway/policy/role.ts'
+import type { Permit } from '../../gateway/stages/authorize/decide.ts'
+import { readJsonObject } from '../../gateway/stages/endpoints/read-body.ts'
 
 const subject = '"subject":{"type":"user","id":"1"}'
 const action = '"action":{"name":"read"}'

@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
-import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { findFreePort } from '../../demo/free-port.ts'
 import { writeFolder } from '../integrate/ingress/examples.ts'
 import { testProxy } from '../integrate/ingress/programs.ts'
 import { startProgram } from '../integrate/ingress/start-program.ts'

@@ -1,9 +1,9 @@
 import t from 'tap'
-import type { TrustedIssuer } from '../../gateway/authenticate/claims.ts'
-import { createVerifyLogout } from '../../gateway/authenticate/logout-token.ts'
-import { createVerify } from '../../gateway/authenticate/verify.ts'
-import type { Awaitable } from '../../gateway/lib/awaitable.ts'
-import { createBoundedMap } from '../../gateway/lib/bounded-map.ts'
+import type { Awaitable } from '../../gateway/base/lib/awaitable.ts'
+import { createBoundedMap } from '../../gateway/base/lib/bounded-map.ts'
+import type { TrustedIssuer } from '../../gateway/stages/authenticate/claims.ts'
+import { createVerifyLogout } from '../../gateway/stages/authenticate/logout-token.ts'
+import { createVerify } from '../../gateway/stages/authenticate/verify.ts'
 import { createSigner, holdKeySet } from '../support/key-set.ts'
 
 const [first, second] = await Promise.all([createSigner('first'), createSigner('second')])

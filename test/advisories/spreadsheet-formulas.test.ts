@@ -1,5 +1,5 @@
 import t from 'tap'
-import { formatMatrix } from '../../gateway/cli/policy/matrix.ts'
+import { formatMatrix } from '../../gateway/tools/cli/policy/matrix.ts'
 
 const writeCell = (path: string): string => {
   const row = { route: 'r', source: 's', methods: ['GET'], path, cells: [] }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createLane } from '../../gateway/authenticate/introspection/lane.ts'
+import { createLane } from '../../gateway/stages/authenticate/introspection/lane.ts'
 import { createSimulatedClock } from '../support/simulated-clock.ts'
 
 const timeoutMs = 1_000

@@ -4,8 +4,8 @@ import { explain } from '../../gateway/analyze/explain.ts'
 import type { HypotheticalCaller } from '../../gateway/analyze/hypothetical-caller.ts'
 import { lintPolicy } from '../../gateway/analyze/lint.ts'
 import { buildMatrix, listColumns } from '../../gateway/analyze/matrix.ts'
-import { formatMatrix } from '../../gateway/cli/policy/matrix.ts'
 import { loadPolicy } from '../../gateway/policy/load.ts'
+import { formatMatrix } from '../../gateway/tools/cli/policy/matrix.ts'
 import { parseTable } from '../support/policy-table.ts'
 
 const upstreams = new Set(['platform', 'agents', 'files', 'graphql', 'data'])

@@ -5,8 +5,8 @@ import { runExpectations } from '../../gateway/analyze/expectations/run-expectat
 import { explain } from '../../gateway/analyze/explain.ts'
 import type { HypotheticalCaller } from '../../gateway/analyze/hypothetical-caller.ts'
 import { lintPolicy } from '../../gateway/analyze/lint.ts'
-import { composeRequests } from '../../gateway/decision/authzen/evaluate.ts'
-import { compileRoutes } from '../../gateway/route/table.ts'
+import { composeRequests } from '../../gateway/listeners/decision/authzen/evaluate.ts'
+import { compileRoutes } from '../../gateway/stages/route/table.ts'
 import { parseTable } from '../support/policy-table.ts'
 
 const member = 'require: { role: org-member, ability: things:read }'

@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { Fared } from './attacks/honest.ts'
-import { findBreaches, findWeaknesses, type Outcome } from './attacks/judge.ts'
+import type { Fared } from '../../bench/attacks/honest.ts'
+import { findBreaches, findWeaknesses, type Outcome } from '../../bench/attacks/judge.ts'
 
 const fared = (p99Ms: number, failed = 0): Fared => ({
   p50Ms: 1,

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { findCommit } from './compare/checkout.ts'
-import { estimate, findSpread, judge } from './compare/estimate.ts'
-import { type Course, pair } from './compare/pair.ts'
+import { findCommit } from '../../bench/compare/checkout.ts'
+import { estimate, findSpread, judge } from '../../bench/compare/estimate.ts'
+import { type Course, pair } from '../../bench/compare/pair.ts'
 
 t.test('an estimate is the geometric mean of the ratios, between the ends of its interval', async (t) => {
   const { value, low, high } = estimate([0.5, 2, 1, 1])

@@ -1,8 +1,8 @@
 import t from 'tap'
+import { findLack } from '../../bench/peers/find-program.ts'
+import { runBench } from '../../bench/run-bench.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { findMeasureLack } from '../support/process-figures.ts'
-import { findLack } from './peers/find-program.ts'
-import { runBench } from './run-bench.ts'
 
 const lack = findMeasureLack() ?? findLack('wrk', '') ?? findLack('nginx', '') ?? findLack('taskset', '')
 

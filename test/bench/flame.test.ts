@@ -1,5 +1,5 @@
 import t from 'tap'
-import { foldProfile, type Profile, renderFlameGraph } from './flame-graph.ts'
+import { foldProfile, type Profile, renderFlameGraph } from '../../bench/flame-graph.ts'
 
 const node = (id: number, functionName: string, url: string, children: readonly number[] = []) => ({
   id,

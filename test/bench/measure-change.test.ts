@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type Effect, giveUpMs, measureChange } from './measure-change.ts'
+import { type Effect, giveUpMs, measureChange } from '../../bench/measure-change.ts'
 
 /** The answer of a gateway at a time, when the change was committed at `committedAtMs`. */
 type Temper = (nowMs: number, committedAtMs: number) => boolean

@@ -1,7 +1,7 @@
 import t from 'tap'
+import { findLack } from '../../bench/peers/find-program.ts'
+import { runBench } from '../../bench/run-bench.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import { findLack } from './peers/find-program.ts'
-import { runBench } from './run-bench.ts'
 
 const lack = ['wrk', 'nginx', 'taskset'].map((name) => findLack(name, `apt-get install ${name}`)).find(Boolean)
 

@@ -2,10 +2,10 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
+import type { Row } from '../../bench/peers/contest.ts'
+import { findLack } from '../../bench/peers/find-program.ts'
+import { runBench } from '../../bench/run-bench.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
-import type { Row } from './peers/contest.ts'
-import { findLack } from './peers/find-program.ts'
-import { runBench } from './run-bench.ts'
 
 const lack = findLack('wrk', 'apt-get install wrk') ?? findLack('nginx', 'apt-get install nginx')
 

@@ -1,7 +1,7 @@
 import t from 'tap'
-import type { Row } from './peers/contest.ts'
-import { plot } from './peers/plot.ts'
-import { computeRatios } from './peers/ratios.ts'
+import type { Row } from '../../bench/peers/contest.ts'
+import { plot } from '../../bench/peers/plot.ts'
+import { computeRatios } from '../../bench/peers/ratios.ts'
 
 const toRow = (name: string, cpuMicrosPerRequest: number): Row => ({
   name,

@@ -1,6 +1,6 @@
 import t from 'tap'
+import { runBench } from '../../bench/run-bench.ts'
 import type { JsonValue } from '../support/client.ts'
-import { runBench } from './run-bench.ts'
 
 t.test('bench:revocation makes each kind of change and says how long it took, as a line of JSON each', async (t) => {
   const { code, stdout, stderr } = await runBench(

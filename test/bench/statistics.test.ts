@@ -1,5 +1,5 @@
 import t from 'tap'
-import { findPercentile, renderTable, welch } from './statistics.ts'
+import { findPercentile, renderTable, welch } from '../../bench/statistics.ts'
 
 t.test('a percentile is a value that was measured: the smallest that the share does not exceed', async (t) => {
   const values = Array.from({ length: 200 }, (_, index) => 200 - index)

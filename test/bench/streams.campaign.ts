@@ -1,9 +1,9 @@
 import t from 'tap'
+import { findNginxLack } from '../../bench/peers/nginx.ts'
+import { runBench } from '../../bench/run-bench.ts'
 import type { JsonValue } from '../support/client.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { findMeasureLack } from '../support/process-figures.ts'
-import { findNginxLack } from './peers/nginx.ts'
-import { runBench } from './run-bench.ts'
 
 testUnlessLacking(
   t,

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { checkListeners } from '../../gateway/boot/check-listeners.ts'
 import type { Configuration } from '../../gateway/configuration/configuration.ts'
+import { checkListeners } from '../../gateway/run/boot/check-listeners.ts'
 
 const check = (...hosts: readonly (readonly [host: string, port: number])[]): (() => void) => {
   const [first, second, third = ['127.0.0.1', 9090] as const] = hosts

@@ -1,10 +1,10 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { checkConfiguration } from '../../gateway/boot/check-configuration.ts'
-import { generatePem } from '../../gateway/cli/keys.ts'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
 import { describeFailure } from '../../gateway/configuration/failure.ts'
+import { checkConfiguration } from '../../gateway/run/boot/check-configuration.ts'
+import { generatePem } from '../../gateway/tools/cli/keys.ts'
 
 const identityKey = generatePem('EdDSA')
 const otherKey = generatePem('ES256')

@@ -5,8 +5,8 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import { WebSocket } from 'ws'
-import type { RecordedRequest } from '../../gateway/demo/backends/record-requests.ts'
-import { startBackends } from '../../gateway/demo/backends/start-backends.ts'
+import type { RecordedRequest } from '../../demo/backends/record-requests.ts'
+import { startBackends } from '../../demo/backends/start-backends.ts'
 import { startFairClock } from '../support/fair-clock.ts'
 
 const backends = await startBackends()

@@ -23,7 +23,11 @@ async function tryBanner(t: Test): Promise<void> {
   const cwd = mkdtempSync(join(tmpdir(), 'sallyport-test-'))
   t.teardown(() => rmSync(cwd, { recursive: true, force: true }))
   await Promise.all([8080, 8081, 9090].map((port) => takePort(t, port)))
-  const terminal = openTerminal([process.execPath, `${root}dist/main.js`, 'demo'], { cwd, rows: 30, columns: 80 })
+  const terminal = openTerminal([process.execPath, `${root}dist/gateway/main.js`, 'demo'], {
+    cwd,
+    rows: 30,
+    columns: 80,
+  })
   t.teardown(terminal.stop)
   const shown = (await terminal.waitFor(/Ctrl-C stops everything\./, 60_000)).replaceAll('\r', '')
   t.match(

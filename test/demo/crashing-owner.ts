@@ -1,5 +1,5 @@
 // A program that starts a database, prints its address, and waits until the test kills it.
-import { startPostgres } from '../../gateway/demo/postgres.ts'
+import { startPostgres } from '../../demo/postgres.ts'
 
 const filesToRemove = process.argv.slice(2)
 const database = await startPostgres({ filesToRemove })

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import t from 'tap'
-import { findFreePort, isPortFree } from '../../gateway/demo/free-port.ts'
+import { findFreePort, isPortFree } from '../../demo/free-port.ts'
 
 t.test('a free port is one that no system gives to an outgoing connection', async (t) => {
   for (let again = 0; again < 20; again += 1) {

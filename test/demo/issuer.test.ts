@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { connect } from 'node:net'
 import { createRemoteJWKSet, decodeJwt, decodeProtectedHeader, jwtVerify } from 'jose'
 import t from 'tap'
-import { startIssuer } from '../../gateway/demo/issuer.ts'
+import { startIssuer } from '../../demo/issuer.ts'
 
 const audience = 'sallyport-demo'
 

@@ -1,7 +1,7 @@
 import { createServer } from 'node:net'
 import t from 'tap'
-import { findFreePort, isPortFree } from '../../gateway/demo/free-port.ts'
-import { type Ports, startOnFreePorts } from '../../gateway/demo/ports.ts'
+import { findFreePort, isPortFree } from '../../demo/free-port.ts'
+import { type Ports, startOnFreePorts } from '../../demo/ports.ts'
 
 const preferNone: Ports = { public: 0, decision: 0, admin: 0 }
 

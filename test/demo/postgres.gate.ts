@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import t from 'tap'
-import { startPostgres } from '../../gateway/demo/postgres.ts'
+import { startPostgres } from '../../demo/postgres.ts'
 
 const skip = process.platform === 'linux' ? false : 'looks at processes by /proc'
 

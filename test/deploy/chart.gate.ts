@@ -2,9 +2,9 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'nod
 import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { parse } from 'yaml'
-import { checkConfiguration } from '../../gateway/boot/check-configuration.ts'
-import { generatePem } from '../../gateway/cli/keys.ts'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
+import { checkConfiguration } from '../../gateway/run/boot/check-configuration.ts'
+import { generatePem } from '../../gateway/tools/cli/keys.ts'
 import {
   chart,
   findManifest,

@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { findFreePort } from '../../gateway/demo/free-port.ts'
-import { startIssuer } from '../../gateway/demo/issuer.ts'
+import { findFreePort } from '../../demo/free-port.ts'
+import { startIssuer } from '../../demo/issuer.ts'
 import { call } from '../support/client.ts'
 import {
   chart,
@@ -24,7 +24,7 @@ import { type Content, contentsOfPod } from '../support/pod.ts'
 import { oauth, startTestPostgres } from '../support/world.ts'
 import { commandsOfPage, layRepository, npx } from './deploy-page.ts'
 
-const program = join(repository, 'dist/main.js')
+const program = join(repository, 'dist/gateway/main.js')
 
 /** `kubectl create` into files, `helm upgrade` into the manifests that Helm would send; other commands only succeed. */
 const shims: Readonly<Record<string, string>> = {

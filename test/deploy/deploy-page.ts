@@ -27,4 +27,4 @@ export function layRepository(folder: string, programs: Readonly<Record<string, 
 }
 
 /** The package's program in the place of the one that npx would fetch. */
-export const npx = `shift; exec node "${join(repository, 'dist/main.js')}" "$@"`
+export const npx = `shift; exec node "${join(repository, 'dist/gateway/main.js')}" "$@"`

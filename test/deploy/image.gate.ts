@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { findFreePort } from '../../demo/free-port.ts'
 import { call } from '../support/client.ts'
 import { findManifest, lackOf, makeFolder, renderChart, repository, run, tool } from '../support/deploy.ts'
 import { lastOf, readCommand, readDockerfile } from '../support/dockerfile.ts'

@@ -141,12 +141,12 @@ t.test('the package holds what runs, and its documents', async (t) => {
   const unwanted = /\.map$|\.test\.(js|ts)$|\.ts$|(^|\/)(test|demo)\/|embedded-postgres|postgres-binaries|\.built$/
   t.same(
     files.filter((file) => unwanted.test(file)),
-    ['dist/pin/verify.d.ts'],
+    ['dist/gateway/stages/pin/verify.d.ts'],
     [...kinds].join(),
   )
   for (const file of [
-    'dist/main.js',
-    'dist/pin/verify.js',
+    'dist/gateway/main.js',
+    'dist/gateway/stages/pin/verify.js',
     'config/gateway.schema.json',
     'policies/policy.schema.json',
   ])

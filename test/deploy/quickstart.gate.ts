@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { startIssuer } from '../../gateway/demo/issuer.ts'
+import { startIssuer } from '../../demo/issuer.ts'
 import { makeFolder } from '../support/deploy.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 import { startTestPostgres } from '../support/world.ts'

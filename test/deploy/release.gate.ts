@@ -36,7 +36,7 @@ testUnlessLacking(
     const check = await run('sha256sum', ['--check', '--strict', 'SHA256SUMS'], { cwd: out })
     t.equal(check.code, 0, check.stderr)
     const { stdout: packed } = await run('tar', ['--list', '--file', join(out, `sallyport-${version}.tgz`)])
-    for (const file of ['dist/main.js', 'npm-shrinkwrap.json', 'config/gateway.yaml'])
+    for (const file of ['dist/gateway/main.js', 'npm-shrinkwrap.json', 'config/gateway.yaml'])
       t.ok(packed.split('\n').includes(`package/${file}`), file)
     const shown = await run(tool.helm, ['show', 'chart', join(out, `sallyport-chart-${version}.tgz`)])
     t.match(shown.stdout, `\nversion: ${version}\n`)

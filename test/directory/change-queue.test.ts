@@ -1,7 +1,7 @@
 import t from 'tap'
+import { hearFaults } from '../../gateway/base/fault/guarded.ts'
 import type { Change } from '../../gateway/directory/change.ts'
 import { createChangeQueue } from '../../gateway/directory/change-queue.ts'
-import { hearFaults } from '../../gateway/fault/guarded.ts'
 
 const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 

@@ -1,8 +1,8 @@
 import t from 'tap'
+import { playInDatabase } from '../../drills/defences/command.ts'
+import { gateRows, manyGateways } from '../../drills/defences/gate-rows.ts'
+import { type Cell, findReason } from '../../drills/defences/play-defences.ts'
 import { columns } from '../support/press/column.ts'
-import { playInDatabase } from './defences/command.ts'
-import { gateRows, manyGateways } from './defences/gate-rows.ts'
-import { type Cell, findReason } from './defences/play-defences.ts'
 
 /** Beside other tests of the gate a test takes several times as long as alone. */
 const timeoutMs = 300_000

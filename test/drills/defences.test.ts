@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
+import { gateRows } from '../../drills/defences/gate-rows.ts'
+import { namedRows } from '../../drills/defences/named-rows.ts'
+import { findReason, findStrangers, judgeRow, listAdvisories } from '../../drills/defences/play-defences.ts'
+import type { Row } from '../../drills/defences/play-row.ts'
 import { columns } from '../support/press/column.ts'
-import { gateRows } from './defences/gate-rows.ts'
-import { namedRows } from './defences/named-rows.ts'
-import { findReason, findStrangers, judgeRow, listAdvisories } from './defences/play-defences.ts'
-import type { Row } from './defences/play-row.ts'
 
 const green: Row = {
   ...{ column: 'reads', file: 'oversize', failed: [], details: [], ran: ['one', 'one > two'], skipped: 0 },

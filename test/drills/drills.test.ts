@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { parse } from 'yaml'
-import type { Drill } from './drill.ts'
-import type { Flow, FlowName, Flows } from './flows.ts'
-import { judge, type Played } from './judge.ts'
-import { listDrills } from './list-drills.ts'
-import type { Sample } from './load.ts'
+import type { Drill } from '../../drills/drill.ts'
+import type { Flow, FlowName, Flows } from '../../drills/flows.ts'
+import { judge, type Played } from '../../drills/judge.ts'
+import { listDrills } from '../../drills/list-drills.ts'
+import type { Sample } from '../../drills/load.ts'
 
 const drills = await listDrills()
 const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
@@ -129,5 +129,5 @@ t.test('each limit is missed where it should be', async (t) => {
 
 t.test('the gate plays the short set, and .ci/drills all of them', async (t) => {
   t.match(read('.ci/drills'), 'npm run drill -- --all')
-  t.equal(parse(read('package.json')).scripts.drill, 'node test/bench/run.js ../drills/run')
+  t.equal(parse(read('package.json')).scripts.drill, 'node bench/run.js ../drills/run')
 })

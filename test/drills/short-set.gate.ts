@@ -1,6 +1,6 @@
 import t from 'tap'
-import { listDrills } from './list-drills.ts'
-import { play } from './play.ts'
+import { listDrills } from '../../drills/list-drills.ts'
+import { play } from '../../drills/play.ts'
 
 const skip = process.platform === 'linux' ? false : 'looks at processes by /proc'
 

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import type { World } from '../../gateway/demo/world.ts'
+import type { World } from '../../demo/world.ts'
 import type { Owner } from '../support/owner.ts'
 import { startReplica } from '../support/replicas.ts'
 import { judge, judgeByReference } from './judge.ts'

@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
-import { readHeaders } from '../../gateway/receive/headers.ts'
-import { readTarget } from '../../gateway/receive/target.ts'
+import { readHeaders } from '../../gateway/stages/receive/headers.ts'
+import { readTarget } from '../../gateway/stages/receive/target.ts'
 import { openRawClient, openRoute, startTestGateway } from '../support/gateway.ts'
 import { type ParsedRequest, sha256, startParsingBackend } from '../support/parsed-requests.ts'
 import { type Reading, type ReferenceReading, readByNode } from './reference-server.ts'

@@ -1,6 +1,6 @@
 import { connect } from 'node:http2'
 import t, { type Test } from 'tap'
-import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { findFreePort } from '../../demo/free-port.ts'
 import { call, callRaw } from '../support/client.ts'
 import { openRawClient, openRoute, startRawUpstream, startTestGateway, until } from '../support/gateway.ts'
 import { sha256, startParsingBackend } from '../support/parsed-requests.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { runBench } from '../bench/run-bench.ts'
+import { runBench } from '../../bench/run-bench.ts'
 import { decisionPoints } from '../support/decision-points.ts'
 import { testUnlessLacking } from '../support/lacks.ts'
 

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { parseAllDocuments } from 'yaml'
-import { overridingNames } from '../../gateway/receive/override-headers.ts'
+import { overridingNames } from '../../gateway/stages/receive/override-headers.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 import { testAllowed } from './ingress/allowed.ts'
 import { identityHeader, valuesOf } from './ingress/arrivals.ts'

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { parse, stringify } from 'yaml'
-import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { findFreePort } from '../../demo/free-port.ts'
 import { call } from '../support/client.ts'
 import { openRoute, startTestGateway, until } from '../support/gateway.ts'
 import { startHttpUpstream } from '../support/http-upstream.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { GatewayError } from '../../gateway/errors/gateway-error.ts'
+import { GatewayError } from '../../gateway/base/errors/gateway-error.ts'
 import type { Exchange } from '../../gateway/http/exchange.ts'
 import { createMetrics } from '../../gateway/observe/metrics/metrics.ts'
 import { type Stage, stages } from '../../gateway/observe/metrics/stages.ts'

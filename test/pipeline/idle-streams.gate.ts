@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { divideCost } from '../bench/measure-streams.ts'
+import { divideCost } from '../../bench/measure-streams.ts'
 import { call } from '../support/client.ts'
 import { leave, openCrowd } from '../support/crowd.ts'
 import { startCrowdUpstream } from '../support/crowd-upstream.ts'

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import type { Policy } from '../../gateway/policy/compile.ts'
 import { ConfigurationError } from '../../gateway/policy/configuration-error.ts'
 import { loadPolicy } from '../../gateway/policy/load.ts'
-import { compileRoutes } from '../../gateway/route/table.ts'
+import { compileRoutes } from '../../gateway/stages/route/table.ts'
 
 type Files = Readonly<Record<string, string>>
 

@@ -80,7 +80,7 @@ t.test('a build compiles no schema when it starts', async (t) => {
   const loads = schemas.map(
     ([schema, options]) => `compileSchema(new URL(${JSON.stringify(at(schema).href)}), ${JSON.stringify(options)})`,
   )
-  const script = `import { compileSchema } from ${JSON.stringify(at('dist/policy/schema.js').href)}\n${loads.join('\n')}`
+  const script = `import { compileSchema } from ${JSON.stringify(at('dist/gateway/policy/schema.js').href)}\n${loads.join('\n')}`
   const words = ['--disallow-code-generation-from-strings', '--input-type=module', '--eval', script]
   const { status, stderr } = spawnSync(process.execPath, words, { encoding: 'utf8' })
   t.equal(status, 0, stderr)

@@ -1,4 +1,4 @@
-import type { DescribedCommand, DescribedOption } from '../../gateway/cli/describe-program.ts'
+import type { DescribedCommand, DescribedOption } from '../../gateway/tools/cli/describe-program.ts'
 
 /** At the beginning of a command, behind its variables. */
 const begin = /(?:^|\$\(|[|&;])\s*(?:\$ )?(?:[A-Z_]+=\S+ )*(?:npx )?sallyport ([^|<>;)&]+)/g

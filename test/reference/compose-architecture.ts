@@ -1,4 +1,5 @@
 import { implementers, leaves, owners, rooms, starters, wiring } from '../import-rights.ts'
+import { pathOf } from '../support/sources.ts'
 import { code, composeHead, composeTable } from './markdown.ts'
 
 const { floors }: Readonly<{ floors: readonly (readonly string[])[] }> = await import(
@@ -36,6 +37,7 @@ const purposes: Readonly<Record<string, readonly (readonly [room: string, purpos
     ['http', 'is the HTTP/1.1 engine: TCP, TLS and llhttp on both sides'],
     ['observe', 'writes log, metrics, audit and traces'],
     ['admin', 'serves health, metrics, keys and the console to operators'],
+    ['console', 'makes the pages of the console'],
   ],
   'Configuration, reload, start and commands': [
     ['configuration', 'reads the configuration file'],
@@ -44,12 +46,13 @@ const purposes: Readonly<Record<string, readonly (readonly [room: string, purpos
     ['boot', 'wires one gateway'],
     ['workers', 'keeps several processes'],
     ['cli', 'holds the commands'],
+    ['provision', 'holds the commands that write users, organizations, tokens and clusters'],
     ['demo', 'runs the demo; the package leaves it out'],
     ['main.ts', 'starts the command line'],
   ],
 }
 
-const introduction = `The folders of \`gateway/\` are the way of one request, and its base. Read \`gateway/pipeline.ts\` first: it calls the
+const introduction = `The folders of \`gateway/\`, and \`console/\` and \`demo/\` beside it, are the way of one request, and its base. Read \`gateway/pipeline.ts\` first: it calls the
 stages in order, and that order is the order of refusals. Then read only the stage that you need.
 
 - [The life of a request](life-of-a-request.md) explains each stage.
@@ -57,7 +60,7 @@ stages in order, and that order is the order of refusals. Then read only the sta
 - [Decisions](decisions/README.md) and [Parts](parts.md) give the reasons.
 - [Glossary](glossary.md) explains the words that Sallyport uses in a sense of its own.
 
-A permit ties the way together. Only \`authorize/decide.ts\` makes permits, and \`locate\`, \`pin\` and \`forward\` demand one.`
+A permit ties the way together. Only \`stages/authorize/decide.ts\` makes permits, and \`locate\`, \`pin\` and \`forward\` demand one.`
 
 const describeList = (names: readonly string[]): string => names.map(code).join(', ')
 
@@ -67,7 +70,7 @@ const composeFolders = (): string =>
     .join('\n')
 
 const describeRoom = ([room, purpose]: readonly [string, string]): readonly string[] => [
-  code(room.endsWith('.ts') ? room : `${room}/`),
+  code(room.endsWith('.ts') ? room : `${pathOf(room)}/`),
   purpose,
 ]
 
@@ -93,7 +96,7 @@ ${composeTable(
     .map(([room, targets]) => [code(room), targets.length > 0 ? describeList(targets) : 'the leaves alone']),
 )}
 \`authorize/\` is pure: it imports no package and no module of Node, waits for nothing, and reads no clock. Only \`http/\` imports
-the network modules of Node. Only \`errors/render.ts\` knows the shapes of errors. Past \`receive/\` no stage reads the raw target.
+the network modules of Node. Only \`base/errors/render.ts\` knows the shapes of errors. Past \`receive/\` no stage reads the raw target.
 `
 
 const composeOwners = (): string => `## Packages

@@ -1,4 +1,4 @@
-import type { DescribedCommand } from '../../gateway/cli/describe-program.ts'
+import type { DescribedCommand } from '../../gateway/tools/cli/describe-program.ts'
 import { code, composeHead, composeTable } from './markdown.ts'
 
 const introduction = `Every command, from the program itself; \`--help\` says the same in a terminal. Exit codes of all of them:

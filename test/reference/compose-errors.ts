@@ -1,6 +1,6 @@
-import { codeOf, listRefusals } from '../../gateway/errors/gateway-error.ts'
-import { listExactCauses, remedies, streamRemedies } from '../../gateway/errors/remedies.ts'
-import { listStreamFailures, type StreamFailureCode } from '../../gateway/errors/stream-failure.ts'
+import { codeOf, listRefusals } from '../../gateway/base/errors/gateway-error.ts'
+import { listExactCauses, remedies, streamRemedies } from '../../gateway/base/errors/remedies.ts'
+import { listStreamFailures, type StreamFailureCode } from '../../gateway/base/errors/stream-failure.ts'
 import { code, composeHead, composeTable } from './markdown.ts'
 
 const introduction = `Every refusal of the gateway, from its catalogue. The code is \`error.code\` on the surfaces \`platform\`, \`files\` and

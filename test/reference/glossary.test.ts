@@ -1,11 +1,12 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { placeSource } from '../support/sources.ts'
 import { readDocument } from './code-blocks.ts'
 
 const mostEntries = 30
 
-const root = fileURLToPath(new URL('../../gateway/', import.meta.url))
+const root = fileURLToPath(new URL('../../', import.meta.url))
 
 type Entry = Readonly<{ word: string; meaning: string; place: string }>
 
@@ -13,9 +14,9 @@ const entries: readonly Entry[] = [
   ...readDocument('docs/explanation/glossary.md').matchAll(/^\| (.+?) \| (.+) \| `(.+)` \|$/gm),
 ].map(([, word = '', meaning = '', place = '']) => ({ word, meaning, place }))
 
-/** The words of every source of a file or folder of gateway/, with those of composed names apart. */
+/** The words of every source of a file or folder of sources, with those of composed names apart. */
 function readWords(place: string): string {
-  const path = `${root}${place}`
+  const path = `${root}${placeSource(place)}`
   const files = place.endsWith('/')
     ? readdirSync(path, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'))
     : ['']
@@ -33,7 +34,7 @@ t.test('the glossary has at most thirty words, in order, each with one or two se
 
 t.test('each word of the glossary is used where the glossary says it lives', async (t) => {
   for (const { word, place } of entries) {
-    if (!t.ok(existsSync(`${root}${place}`), `gateway/${place} is there`)) continue
+    if (!t.ok(existsSync(`${root}${placeSource(place)}`), `gateway/${place} is there`)) continue
     t.ok(new RegExp(`\\b${word}s?\\b`).test(readWords(place)), `gateway/${place} has "${word}"`)
   }
 })

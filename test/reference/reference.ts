@@ -1,4 +1,4 @@
-import type { DescribedCommand } from '../../gateway/cli/describe-program.ts'
+import type { DescribedCommand } from '../../gateway/tools/cli/describe-program.ts'
 import { runCommand } from '../support/command-line.ts'
 import { composeArchitecture } from './compose-architecture.ts'
 import { composeCommands } from './compose-commands.ts'

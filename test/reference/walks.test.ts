@@ -49,7 +49,7 @@ t.test('every file of a walk is there, once, and joined to an earlier one', asyn
 })
 
 t.test('a file that no import joins to its walk is found', async (t) => {
-  t.same(findStrays(['authorize/decide.ts', 'authorize/permissions.ts', 'directory/postgres/rows.ts']), [
+  t.same(findStrays(['stages/authorize/decide.ts', 'stages/authorize/permissions.ts', 'directory/postgres/rows.ts']), [
     'directory/postgres/rows.ts',
   ])
 })

@@ -18,13 +18,13 @@ t.test('each part of a path is a constant of the budget under its own name', asy
 
 /** Rooms that feel a change of rights. */
 const rooms = [
-  'recheck',
-  'consult',
+  'stages/recheck',
+  'stages/consult',
   'directory/cache',
   'directory/logouts',
-  'authenticate/introspection',
-  'signals',
-  'decision/authzen',
+  'stages/authenticate/introspection',
+  'listeners/signals',
+  'listeners/decision/authzen',
 ]
 
 const timeConstants = (text: string): readonly string[] =>

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { GatewayError } from '../../gateway/errors/gateway-error.ts'
+import { GatewayError } from '../../gateway/base/errors/gateway-error.ts'
 import { WaitingRoom } from '../../gateway/rights/waiting.ts'
 import { createSimulatedClock } from '../support/simulated-clock.ts'
 

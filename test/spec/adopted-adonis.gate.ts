@@ -1,6 +1,6 @@
 import { crc32 } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { startIssuer } from '../../gateway/demo/issuer.ts'
+import { startIssuer } from '../../demo/issuer.ts'
 import { checkDirectory } from '../../gateway/directory/postgres/check/check-directory.ts'
 import { adoptDatabase } from '../support/adonis/adopted.ts'
 import { type Answer, type Call, call } from '../support/client.ts'

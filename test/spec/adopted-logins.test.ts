@@ -1,6 +1,6 @@
 import pg from 'pg'
 import t from 'tap'
-import { startIssuer } from '../../gateway/demo/issuer.ts'
+import { startIssuer } from '../../demo/issuer.ts'
 import { adoptDatabase, readExample } from '../support/adonis/adopted.ts'
 import { backendRows, backendTables } from '../support/adonis/tables.ts'
 import { type Answer, call } from '../support/client.ts'

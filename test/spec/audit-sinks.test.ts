@@ -23,7 +23,7 @@ import { askAtOnce } from '../support/workers.ts'
 import { oauth, startTestWorld } from '../support/world.ts'
 
 const execute = promisify(execFile)
-const toBuilt = (path: string): string => fileURLToPath(new URL(`../../dist/${path}`, import.meta.url))
+const toBuilt = (path: string): string => fileURLToPath(new URL(`../../dist/gateway/${path}`, import.meta.url))
 const skip = process.platform === 'linux' ? false : 'looks at pipes and /dev/full'
 const world = await startTestWorld(t)
 const { owner } = world.users

@@ -1,6 +1,6 @@
 import { createLocalJWKSet, decodeProtectedHeader, jwtVerify } from 'jose'
 import t from 'tap'
-import { generatePem } from '../../gateway/cli/keys.ts'
+import { generatePem } from '../../gateway/tools/cli/keys.ts'
 import { type Call, call, callRaw, type JsonValue } from '../support/client.ts'
 import { openRoute, startRawUpstream, startTestGateway } from '../support/gateway.ts'
 import { bearer, oauth, type RecordedRequest, startTestWorld } from '../support/world.ts'

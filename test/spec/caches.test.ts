@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import t from 'tap'
-import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
+import { formatToken, makeSecret } from '../../gateway/stages/endpoints/token-secret.ts'
 import { type Call, call } from '../support/client.ts'
 import { startRawUpstream, until } from '../support/gateway.ts'
 import { populate } from '../support/population.ts'

@@ -6,9 +6,9 @@ import { createServer } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { causes } from '../../gateway/errors/causes.ts'
-import { codeOf, listRefusals, type RefusalCause } from '../../gateway/errors/gateway-error.ts'
-import { describeCause } from '../../gateway/errors/remedies.ts'
+import { causes } from '../../gateway/base/errors/causes.ts'
+import { codeOf, listRefusals, type RefusalCause } from '../../gateway/base/errors/gateway-error.ts'
+import { describeCause } from '../../gateway/base/errors/remedies.ts'
 import { readAudit } from '../support/audit.ts'
 import { addPeople, canary, changeHeader, guessToken, startKeyedIssuer } from '../support/cause-people.ts'
 import { type Call, call, callRaw, type JsonValue } from '../support/client.ts'
@@ -636,7 +636,7 @@ t.test('causes that share a reason answer the client alike', async (t) => {
 })
 
 /** One process for all: the command takes as long to start as to work. */
-const explainEach = `const { runExplainRequest } = await import(${JSON.stringify(new URL('../../dist/cli/explain-request.js', import.meta.url).href)})
+const explainEach = `const { runExplainRequest } = await import(${JSON.stringify(new URL('../../dist/gateway/tools/cli/explain-request.js', import.meta.url).href)})
 for (const [id, audit, admin] of JSON.parse(process.argv[1])) {
   await runExplainRequest(id, { audit: audit ?? undefined, admin: admin ?? undefined, config: '/no/policy' }).catch((error) => console.log(error.message))
   process.stdout.write('\\0')

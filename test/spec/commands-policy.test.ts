@@ -114,7 +114,7 @@ t.test('policy check names preflights that are permitted to no origin', async (t
 })
 
 t.test('a reader of the output may stop before its end', async (t) => {
-  const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
+  const program = fileURLToPath(new URL('../../dist/gateway/main.js', import.meta.url))
   const piped = `"$0" "$1" policy matrix --policies "$2" --format json | head -c 10; exit "\${PIPESTATUS[0]}"`
   const shell = spawnSync('bash', ['-c', piped, process.execPath, program, policies], { encoding: 'utf8' })
   t.match(shell, { status: 0, stderr: '' })

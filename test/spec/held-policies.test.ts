@@ -3,7 +3,7 @@ import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { findFreePort } from '../../demo/free-port.ts'
 import { call } from '../support/client.ts'
 import { runCommand } from '../support/command-line.ts'
 import { openRoute, startRawUpstream, until } from '../support/gateway.ts'

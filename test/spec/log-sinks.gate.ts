@@ -178,7 +178,7 @@ t.test('a file that does not open keeps no process from its end', { skip }, asyn
 
 t.test('memory is bounded while standard output is not read', { skip }, async (t) => {
   const { writing } = openPipe(t)
-  const log = fileURLToPath(new URL('../../dist/observe/log/log.js', import.meta.url))
+  const log = fileURLToPath(new URL('../../dist/gateway/observe/log/log.js', import.meta.url))
   const script = `
     import { createLog } from '${log}'
     import { memoryUsage } from 'node:process'

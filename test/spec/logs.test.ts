@@ -92,7 +92,7 @@ testUnlessLacking(
   t,
   'on a terminal lines are for people, elsewhere JSON, unless the configuration says which',
   async (t) => {
-    const log = fileURLToPath(new URL('../../dist/observe/log/log.js', import.meta.url))
+    const log = fileURLToPath(new URL('../../dist/gateway/observe/log/log.js', import.meta.url))
     const write = async (format: string, onTerminal: boolean): Promise<string> => {
       const source = `import { createLog } from '${log}'; createLog('info', { format: '${format}' }).info({ a: 1 }, 'hello')`
       const command = [process.execPath, '--input-type=module', '-e', source]

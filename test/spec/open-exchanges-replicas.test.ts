@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
+import { formatToken, makeSecret } from '../../gateway/stages/endpoints/token-secret.ts'
 import { call } from '../support/client.ts'
 import { startEndlessUpstream } from '../support/endless-upstream.ts'
 import { parseEvents } from '../support/event-streams.ts'

@@ -4,7 +4,7 @@ import { chmodSync, copyFileSync, existsSync, mkdtempSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { findFreePort } from '../../demo/free-port.ts'
 import { endWithThisProcess } from '../support/end-with-this-process.ts'
 import type { Owner } from '../support/owner.ts'
 

@@ -7,7 +7,7 @@ import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import t, { type Test } from 'tap'
-import { generatePem } from '../../gateway/cli/keys.ts'
+import { generatePem } from '../../gateway/tools/cli/keys.ts'
 import { call, type JsonValue } from '../support/client.ts'
 import { runCommand, runProcess } from '../support/command-line.ts'
 import { openRawClient, openRoute, startRawUpstream, until } from '../support/gateway.ts'
@@ -15,7 +15,7 @@ import { nodeSwitches } from '../support/node-switches.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'
 
 const skip = process.platform === 'linux' ? false : 'looks at processes by /proc'
-const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
+const program = fileURLToPath(new URL('../../dist/gateway/main.js', import.meta.url))
 const policies = fileURLToPath(new URL('../../policies', import.meta.url))
 
 const world = await startTestWorld(t, { hasOwnProcess: true })

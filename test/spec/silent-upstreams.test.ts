@@ -1,6 +1,6 @@
 import t from 'tap'
-import { decide, type Permit } from '../../gateway/authorize/decide.ts'
-import { createLocate } from '../../gateway/locate/locate.ts'
+import { decide, type Permit } from '../../gateway/stages/authorize/decide.ts'
+import { createLocate } from '../../gateway/stages/locate/locate.ts'
 import { runCommand } from '../support/command-line.ts'
 import { writeConfiguration } from '../support/gateway.ts'
 import { parseTable } from '../support/policy-table.ts'

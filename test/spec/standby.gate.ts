@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { startIssuer } from '../../gateway/demo/issuer.ts'
+import { startIssuer } from '../../demo/issuer.ts'
 import { migrate } from '../../gateway/directory/postgres/migrate.ts'
 import { call } from '../support/client.ts'
 import { startRawUpstream, startTestGateway, until } from '../support/gateway.ts'

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import t from 'tap'
-import { parseApiToken } from '../../gateway/authenticate/api-token.ts'
+import { parseApiToken } from '../../gateway/stages/authenticate/api-token.ts'
 import type { Answer } from '../support/client.ts'
 import { openRawClient, startTestGateway, until } from '../support/gateway.ts'
 import { bearer, oauth, startTestWorld } from '../support/world.ts'

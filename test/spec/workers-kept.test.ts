@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { Log, LogFields } from '../../gateway/observe/log/log.ts'
-import { startWorkerPool, type WorkerPool, type WorkerPoolOptions } from '../../gateway/workers/worker-pool.ts'
+import { startWorkerPool, type WorkerPool, type WorkerPoolOptions } from '../../gateway/run/workers/worker-pool.ts'
 import { until } from '../support/gateway.ts'
 
 /** A worker without a gateway: it serves, answers questions, and stops when it is told. */

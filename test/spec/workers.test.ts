@@ -82,7 +82,7 @@ t.test('both workers serve at the same listeners, and each log line names its wo
 })
 
 t.test('lines of the log stay whole when workers write into a full pipe', async (t) => {
-  const log = fileURLToPath(new URL('../../dist/observe/log/log.js', import.meta.url))
+  const log = fileURLToPath(new URL('../../dist/gateway/observe/log/log.js', import.meta.url))
   // Bursts, so that lines are written together, to a reader that makes little room at a time.
   const script = `
     import { createLog } from '${log}'

@@ -3,7 +3,7 @@ import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 import pg from 'pg'
 import type { Test } from 'tap'
 import { longestLine } from '../../gateway/directory/postgres/token-line.ts'
-import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
+import { formatToken, makeSecret } from '../../gateway/stages/endpoints/token-secret.ts'
 import { startIssuer } from './issuer.ts'
 import type { TestWorld } from './world.ts'
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { nodeSwitches } from './node-switches.ts'
 
-const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
+const program = fileURLToPath(new URL('../../dist/gateway/main.js', import.meta.url))
 
 /** Variables of the machine must not reach the commands under test. */
 const bare = { PATH: process.env.PATH ?? '', HOME: process.env.HOME ?? '' }

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { findFreePort } from '../../demo/free-port.ts'
 import { makeFolder, repository } from './deploy.ts'
 import { keycloakLack, startKeycloak } from './keycloak.ts'
 import type { Owner } from './owner.ts'

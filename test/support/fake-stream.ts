@@ -1,10 +1,10 @@
-import type { StreamKind, StreamRules } from '../../gateway/errors/surface.ts'
+import type { StreamKind, StreamRules } from '../../gateway/base/errors/surface.ts'
+import { UnorderedList } from '../../gateway/base/lib/unordered-list.ts'
 import { type BodyEnd, UpstreamError, type UpstreamFault } from '../../gateway/http/engine.ts'
 import type { Exchange } from '../../gateway/http/exchange.ts'
 import { freeAccount } from '../../gateway/http/memory-budget.ts'
-import { UnorderedList } from '../../gateway/lib/unordered-list.ts'
-import { EventStreamRelay, type StreamSettings, type StreamSource } from '../../gateway/relay/event-stream.ts'
-import type { StartTimer } from '../../gateway/relay/timer.ts'
+import { EventStreamRelay, type StreamSettings, type StreamSource } from '../../gateway/stages/relay/event-stream.ts'
+import type { StartTimer } from '../../gateway/stages/relay/timer.ts'
 
 /** A clock that stands still until it is told how far to go. */
 export function createManualClock() {

@@ -1,14 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import type { Test } from 'tap'
-import { trackInFlight } from '../../gateway/boot/in-flight-requests.ts'
-import { createSnapshot } from '../../gateway/boot/snapshot.ts'
-import { startUpstreams } from '../../gateway/boot/upstreams.ts'
 import { loadConfiguration } from '../../gateway/configuration/configuration.ts'
 import { readUpstreamAddresses } from '../../gateway/configuration/upstream-addresses.ts'
 import type { Directory } from '../../gateway/directory/directory.ts'
 import { noLogouts } from '../../gateway/directory/logout.ts'
-import { noCors } from '../../gateway/endpoints/cors.ts'
-import { createForward } from '../../gateway/forward/forward.ts'
 import { createEngine } from '../../gateway/http/create-engine.ts'
 import { PreparedHeaders } from '../../gateway/http/prepared-headers.ts'
 import { noAudit } from '../../gateway/observe/audit/audit.ts'
@@ -17,10 +12,15 @@ import { createMetrics } from '../../gateway/observe/metrics/metrics.ts'
 import { createRecords } from '../../gateway/observe/request-record.ts'
 import { createPipeline, type Stages } from '../../gateway/pipeline.ts'
 import { loadPolicy } from '../../gateway/policy/load.ts'
-import { OpenExchanges } from '../../gateway/recheck/recheck.ts'
-import { createRelay, type RelayOptions } from '../../gateway/relay/relay.ts'
-import { startTimer } from '../../gateway/relay/timer.ts'
-import { tunnel } from '../../gateway/relay/tunnel.ts'
+import { trackInFlight } from '../../gateway/run/boot/in-flight-requests.ts'
+import { createSnapshot } from '../../gateway/run/boot/snapshot.ts'
+import { startUpstreams } from '../../gateway/run/boot/upstreams.ts'
+import { noCors } from '../../gateway/stages/endpoints/cors.ts'
+import { createForward } from '../../gateway/stages/forward/forward.ts'
+import { OpenExchanges } from '../../gateway/stages/recheck/recheck.ts'
+import { createRelay, type RelayOptions } from '../../gateway/stages/relay/relay.ts'
+import { startTimer } from '../../gateway/stages/relay/timer.ts'
+import { tunnel } from '../../gateway/stages/relay/tunnel.ts'
 import { type TestGatewayOptions, writeConfiguration } from './gateway.ts'
 import { listenerOptions } from './listener-options.ts'
 import { noConsultation } from './open-exchange.ts'
@@ -35,7 +35,7 @@ export type FaultyOptions = Pick<TestGatewayOptions, 'routes' | 'upstreams'> &
     onLine?: (line: LoggedLine) => void
   }>
 
-/** The pipeline on its engine, wired as `boot/` does it, with stages that the test spoils. No database, no audit. */
+/** The pipeline on its engine, wired as `run/boot/` does it, with stages that the test spoils. No database, no audit. */
 export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...options }: FaultyOptions) {
   const lines: LoggedLine[] = []
   const note = (level: string) => (fields: LogFields, message: string) => {

@@ -1,8 +1,8 @@
 import { exportJWK, generateKeyPair, type JWK, type JWTPayload, SignJWT } from 'jose'
-import { createKeySet, type FindKeyFor, type KeySet } from '../../gateway/authenticate/jwks/key-set.ts'
-import type { KeyEvent, LoadKeys } from '../../gateway/authenticate/jwks/refresh.ts'
-import type { KeyStore } from '../../gateway/authenticate/jwks/store.ts'
-import { chooseKey, type FindKey, parseToken, verifySignature } from '../../gateway/authenticate/signature.ts'
+import { createKeySet, type FindKeyFor, type KeySet } from '../../gateway/stages/authenticate/jwks/key-set.ts'
+import type { KeyEvent, LoadKeys } from '../../gateway/stages/authenticate/jwks/refresh.ts'
+import type { KeyStore } from '../../gateway/stages/authenticate/jwks/store.ts'
+import { chooseKey, type FindKey, parseToken, verifySignature } from '../../gateway/stages/authenticate/signature.ts'
 import { createSimulatedClock } from './simulated-clock.ts'
 
 /** A key pair that signs: its public half, and a token under any key id. */

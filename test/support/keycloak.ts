@@ -1,6 +1,6 @@
 import { copyFileSync, existsSync, mkdirSync, readdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
-import { findFreePort } from '../../gateway/demo/free-port.ts'
+import { findFreePort } from '../../demo/free-port.ts'
 import type { JsonValue } from './client.ts'
 import { makeFolder, repository } from './deploy.ts'
 import type { Owner } from './owner.ts'

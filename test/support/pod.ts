@@ -1,6 +1,6 @@
 import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { generatePem } from '../../gateway/cli/keys.ts'
+import { generatePem } from '../../gateway/tools/cli/keys.ts'
 import { findManifest, type Manifest, repository } from './deploy.ts'
 import { type Mount, nobody } from './sandbox.ts'
 

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import pg from 'pg'
-import { formatToken, makeSecret } from '../../gateway/endpoints/token-secret.ts'
+import { formatToken, makeSecret } from '../../gateway/stages/endpoints/token-secret.ts'
 import type { Owner } from './owner.ts'
 import { bearer, type TestWorld } from './world.ts'
 

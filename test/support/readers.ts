@@ -1,26 +1,8 @@
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
-import { parseApiToken } from '../../gateway/authenticate/api-token.ts'
-import { isSameAddress, readClaims } from '../../gateway/authenticate/claims.ts'
-import { readCredential, readHeaderCredential } from '../../gateway/authenticate/credential.ts'
-import { compileDirectoryRules } from '../../gateway/authenticate/directory-rules.ts'
-import { readEventSubject } from '../../gateway/authenticate/event-subject.ts'
-import { readIssuedAt, readOnlyEvent } from '../../gateway/authenticate/event-token.ts'
-import { readAnswer } from '../../gateway/authenticate/introspection/question.ts'
-import { usableKeys } from '../../gateway/authenticate/jwks/usable-keys.ts'
-import { chooseKey, parseObject, parseToken } from '../../gateway/authenticate/signature.ts'
-import { isOpaque } from '../../gateway/authenticate/verify.ts'
-import { parseCsv } from '../../gateway/cli/provision/csv.ts'
-import { readDecisions, readFreshMs } from '../../gateway/consult/answer.ts'
-import { readMetadata } from '../../gateway/consult/discovery.ts'
-import { createPageTokens } from '../../gateway/decision/authzen/page-tokens.ts'
-import { readQuestion, readQuestionBatch, readSearch } from '../../gateway/decision/authzen/questions.ts'
-import { asksForNginxStatuses, readEntry, readOriginalRequest } from '../../gateway/decision/original-request.ts'
+import { parseShallow, parseUnambiguous } from '../../gateway/base/lib/parse-shallow.ts'
+import { readNetwork } from '../../gateway/base/network/network.ts'
 import { parseChanges } from '../../gateway/directory/change.ts'
 import { parseAbilities } from '../../gateway/directory/postgres/rows.ts'
-import { createCors } from '../../gateway/endpoints/cors.ts'
-import { readJsonObject } from '../../gateway/endpoints/read-body.ts'
-import { readTokenRequest } from '../../gateway/endpoints/read-token-request.ts'
-import { readPage } from '../../gateway/endpoints/tokens.ts'
 import type { UpstreamRequest } from '../../gateway/http/engine.ts'
 import type { Exchange } from '../../gateway/http/exchange.ts'
 import { readLineName } from '../../gateway/http/header-line.ts'
@@ -35,12 +17,18 @@ import { readIdleMs } from '../../gateway/http/upstream/request-cycle.ts'
 import { composeRequestHead } from '../../gateway/http/upstream/request-head.ts'
 import { isCloseNotice } from '../../gateway/http/upstream/surplus.ts'
 import { isHandshake } from '../../gateway/http/websocket.ts'
-import { parseShallow, parseUnambiguous } from '../../gateway/lib/parse-shallow.ts'
-import { keepCookies, mayKeepSetCookie } from '../../gateway/locate/cookies.ts'
-import { readNetwork } from '../../gateway/network/network.ts'
+import { createPageTokens } from '../../gateway/listeners/decision/authzen/page-tokens.ts'
+import { readQuestion, readQuestionBatch, readSearch } from '../../gateway/listeners/decision/authzen/questions.ts'
+import {
+  asksForNginxStatuses,
+  readEntry,
+  readOriginalRequest,
+} from '../../gateway/listeners/decision/original-request.ts'
+import { readPollAnswer } from '../../gateway/listeners/signals/poll-question.ts'
+import { readEventRequest, readLogoutRequest, requireSecret } from '../../gateway/listeners/signals/requests.ts'
+import { createStates } from '../../gateway/listeners/signals/verification.ts'
 import { composeAuditLine } from '../../gateway/observe/audit/line.ts'
 import { redact } from '../../gateway/observe/log/redact.ts'
-import { readKeyBundle } from '../../gateway/pin/key-bundle.ts'
 import { isSameValue } from '../../gateway/policy/deciding-values.ts'
 import { parseYaml } from '../../gateway/policy/document.ts'
 import { domainOf, firstLabel, isLabel } from '../../gateway/policy/host.ts'
@@ -49,28 +37,44 @@ import { rewritePath } from '../../gateway/policy/path-rewrite.ts'
 import { isResourceId } from '../../gateway/policy/resource-kind.ts'
 import { type PathRewrite, parsePattern } from '../../gateway/policy/route.ts'
 import { foldName } from '../../gateway/policy/upstream-paths.ts'
-import { noCarriedCredentials, takeCredentials } from '../../gateway/receive/carried-credentials.ts'
-import { readClient } from '../../gateway/receive/client.ts'
-import { headerRole } from '../../gateway/receive/header-role.ts'
-import { isHost, readHeaders } from '../../gateway/receive/headers.ts'
-import { readRequestId } from '../../gateway/receive/request-id.ts'
-import { readTarget } from '../../gateway/receive/target.ts'
-import { readExchangeQuery } from '../../gateway/recheck/list-exchanges.ts'
-import { type AnswerContext, passingLines, readMediaType } from '../../gateway/relay/answer-headers.ts'
-import { ChatChoices } from '../../gateway/relay/chat-choices.ts'
-import { readFields } from '../../gateway/relay/read-fields.ts'
-import { scanMembers } from '../../gateway/relay/scan-json.ts'
-import { composeCacheControl } from '../../gateway/relay/shared-caches.ts'
-import { EventSplitter } from '../../gateway/relay/split-events.ts'
-import { StreamState } from '../../gateway/relay/stream-state.ts'
-import { mayTellError, readToldError } from '../../gateway/relay/told-error.ts'
-import { isWholeObject } from '../../gateway/relay/whole-json.ts'
-import { readOrganizationCookie, readOrganizationId } from '../../gateway/resolve/organization-id.ts'
-import { readResourceIds } from '../../gateway/resolve/resource-ids.ts'
-import { otherReadings } from '../../gateway/route/readings.ts'
-import { readPollAnswer } from '../../gateway/signals/poll-question.ts'
-import { readEventRequest, readLogoutRequest, requireSecret } from '../../gateway/signals/requests.ts'
-import { createStates } from '../../gateway/signals/verification.ts'
+import { parseApiToken } from '../../gateway/stages/authenticate/api-token.ts'
+import { isSameAddress, readClaims } from '../../gateway/stages/authenticate/claims.ts'
+import { readCredential, readHeaderCredential } from '../../gateway/stages/authenticate/credential.ts'
+import { compileDirectoryRules } from '../../gateway/stages/authenticate/directory-rules.ts'
+import { readEventSubject } from '../../gateway/stages/authenticate/event-subject.ts'
+import { readIssuedAt, readOnlyEvent } from '../../gateway/stages/authenticate/event-token.ts'
+import { readAnswer } from '../../gateway/stages/authenticate/introspection/question.ts'
+import { usableKeys } from '../../gateway/stages/authenticate/jwks/usable-keys.ts'
+import { chooseKey, parseObject, parseToken } from '../../gateway/stages/authenticate/signature.ts'
+import { isOpaque } from '../../gateway/stages/authenticate/verify.ts'
+import { readDecisions, readFreshMs } from '../../gateway/stages/consult/answer.ts'
+import { readMetadata } from '../../gateway/stages/consult/discovery.ts'
+import { createCors } from '../../gateway/stages/endpoints/cors.ts'
+import { readJsonObject } from '../../gateway/stages/endpoints/read-body.ts'
+import { readTokenRequest } from '../../gateway/stages/endpoints/read-token-request.ts'
+import { readPage } from '../../gateway/stages/endpoints/tokens.ts'
+import { keepCookies, mayKeepSetCookie } from '../../gateway/stages/locate/cookies.ts'
+import { readKeyBundle } from '../../gateway/stages/pin/key-bundle.ts'
+import { noCarriedCredentials, takeCredentials } from '../../gateway/stages/receive/carried-credentials.ts'
+import { readClient } from '../../gateway/stages/receive/client.ts'
+import { headerRole } from '../../gateway/stages/receive/header-role.ts'
+import { isHost, readHeaders } from '../../gateway/stages/receive/headers.ts'
+import { readRequestId } from '../../gateway/stages/receive/request-id.ts'
+import { readTarget } from '../../gateway/stages/receive/target.ts'
+import { readExchangeQuery } from '../../gateway/stages/recheck/list-exchanges.ts'
+import { type AnswerContext, passingLines, readMediaType } from '../../gateway/stages/relay/answer-headers.ts'
+import { ChatChoices } from '../../gateway/stages/relay/chat-choices.ts'
+import { readFields } from '../../gateway/stages/relay/read-fields.ts'
+import { scanMembers } from '../../gateway/stages/relay/scan-json.ts'
+import { composeCacheControl } from '../../gateway/stages/relay/shared-caches.ts'
+import { EventSplitter } from '../../gateway/stages/relay/split-events.ts'
+import { StreamState } from '../../gateway/stages/relay/stream-state.ts'
+import { mayTellError, readToldError } from '../../gateway/stages/relay/told-error.ts'
+import { isWholeObject } from '../../gateway/stages/relay/whole-json.ts'
+import { readOrganizationCookie, readOrganizationId } from '../../gateway/stages/resolve/organization-id.ts'
+import { readResourceIds } from '../../gateway/stages/resolve/resource-ids.ts'
+import { otherReadings } from '../../gateway/stages/route/readings.ts'
+import { parseCsv } from '../../gateway/tools/provision/csv.ts'
 
 /** A reader of bytes that others wrote. */
 export type Reader = Readonly<{
@@ -255,106 +259,116 @@ export const readers: readonly Reader[] = [
   ),
   reader('the log’s look at a path', 'observe/log/redact.ts', head / 4, redact),
   reader('the audit trail’s look at a request', 'observe/audit/line.ts', targetBytes, auditOf),
-  reader('a request that a proxy tells of', 'decision/original-request.ts', head, (text) => {
+  reader('a request that a proxy tells of', 'listeners/decision/original-request.ts', head, (text) => {
     const headers = ['x-forwarded-method', text, 'x-forwarded-uri', text, 'x-forwarded-host', text]
     return readOriginalRequest({ method: 'GET', target: '/authorize', headers }, text)
   }),
-  reader('a path of the decision listener', 'decision/original-request.ts', targetBytes, (text) =>
+  reader('a path of the decision listener', 'listeners/decision/original-request.ts', targetBytes, (text) =>
     readEntry(`/envoy-named/${text}`),
   ),
-  reader('a query of the decision listener', 'decision/original-request.ts', head, (text) =>
+  reader('a query of the decision listener', 'listeners/decision/original-request.ts', head, (text) =>
     asksForNginxStatuses(`/authorize?${text}`),
   ),
-  reader('a header’s name on the decision listener', 'decision/original-request.ts', head, (text) =>
+  reader('a header’s name on the decision listener', 'listeners/decision/original-request.ts', head, (text) =>
     readOriginalRequest({ method: 'GET', target: '/authorize', headers: [text, 'x'] }, 'h'),
   ),
-  reader('a target', ['receive/target.ts', 'receive/segment.ts'], targetBytes, (text) =>
+  reader('a target', ['stages/receive/target.ts', 'stages/receive/segment.ts'], targetBytes, (text) =>
     readTarget('GET', `/${text}`, 'h', mebibyte),
   ),
-  reader('a target in absolute form', 'receive/target.ts', targetBytes, (text) =>
+  reader('a target in absolute form', 'stages/receive/target.ts', targetBytes, (text) =>
     readTarget('GET', `http://${text}`, text, mebibyte),
   ),
-  reader('a target’s other readings', ['route/readings.ts', 'route/table.ts'], targetBytes, (text) =>
+  reader('a target’s other readings', ['stages/route/readings.ts', 'stages/route/table.ts'], targetBytes, (text) =>
     otherReadings(readTarget('GET', `/${text}`, 'h', mebibyte)),
   ),
-  reader('a host', 'receive/headers.ts', head, isHost),
+  reader('a host', 'stages/receive/headers.ts', head, isHost),
   reader('the label of a host', 'policy/host.ts', head, (text) => [domainOf(text), isLabel(firstLabel(text))]),
-  reader('a header’s name', 'receive/header-role.ts', head, headerRole),
+  reader('a header’s name', 'stages/receive/header-role.ts', head, headerRole),
   ...['content-length', 'transfer-encoding', 'connection', 'expect', 'host', 'cookie'].map((name) =>
-    reader(`the header ${name}`, 'receive/headers.ts', head, (text) => limited(text, name)),
+    reader(`the header ${name}`, 'stages/receive/headers.ts', head, (text) => limited(text, name)),
   ),
-  reader('a trace', 'receive/trace-context.ts', head, (text) => limited(text, 'traceparent')),
-  reader('a request id', 'receive/request-id.ts', head, (text) => readRequestId(['x-request-id', text])),
-  reader('a chain of proxies', 'receive/client.ts', head, (text) =>
+  reader('a trace', 'stages/receive/trace-context.ts', head, (text) => limited(text, 'traceparent')),
+  reader('a request id', 'stages/receive/request-id.ts', head, (text) => readRequestId(['x-request-id', text])),
+  reader('a chain of proxies', 'stages/receive/client.ts', head, (text) =>
     readClient(
       { peerAddress: '127.0.0.1', isEncrypted: false },
       { host: 'h', forwarded: { for: [text], proto: [text], host: [text] } },
       () => true,
     ),
   ),
-  reader('an address of a limit', 'network/network.ts', head, readNetwork),
+  reader('an address of a limit', 'base/network/network.ts', head, readNetwork),
   reader('a line of a table of connections', 'http/server/silent-peers.ts', head, readConnection),
   reader('an address within another', 'http/upstream/embedded-address.ts', head, embeddedAddresses),
-  reader('a line that may carry a credential', 'receive/carried-credentials.ts', head, (text) =>
+  reader('a line that may carry a credential', 'stages/receive/carried-credentials.ts', head, (text) =>
     takeCredentials(['cookie', text, 'sec-websocket-protocol', text, text, 'x'], {
       cookies: new Set(['__Host-access-token']),
       subprotocol: true,
       headers: new Set(['cf-access-jwt-assertion']),
     }),
   ),
-  reader('a Bearer', 'authenticate/credential.ts', head, (text) =>
+  reader('a Bearer', 'stages/authenticate/credential.ts', head, (text) =>
     readHeaderCredential({ authorization: [`Bearer ${text}`], oauthAccessToken: [] }, new Set(['bearer'])),
   ),
-  reader('a scheme', 'authenticate/credential.ts', head, (text) =>
+  reader('a scheme', 'stages/authenticate/credential.ts', head, (text) =>
     readHeaderCredential({ authorization: [text], oauthAccessToken: [] }, new Set(['bearer'])),
   ),
-  reader('a scheme beside a header of a proxy', 'authenticate/credential.ts', head, (text) =>
+  reader('a scheme beside a header of a proxy', 'stages/authenticate/credential.ts', head, (text) =>
     readCredential(withAmbient(text), ambientRules, { method: 'GET', isHandshake: false }),
   ),
-  reader('an API token', 'authenticate/api-token.ts', head, (text) => parseApiToken(`oat_${text}`)),
-  reader('a JWT', 'authenticate/signature.ts', tokenBytes, parseToken),
-  reader('an opaque token', 'authenticate/verify.ts', head, isOpaque),
+  reader('an API token', 'stages/authenticate/api-token.ts', head, (text) => parseApiToken(`oat_${text}`)),
+  reader('a JWT', 'stages/authenticate/signature.ts', tokenBytes, parseToken),
+  reader('an opaque token', 'stages/authenticate/verify.ts', head, isOpaque),
   reader(
     'an answer about an opaque token',
-    ['authenticate/introspection/question.ts', 'lib/parse-shallow.ts'],
+    ['stages/authenticate/introspection/question.ts', 'base/lib/parse-shallow.ts'],
     head,
     (text) => readAnswer(Buffer.from(`{"active":true,${JSON.stringify(text)}:${text}}`), 'https://i.example'),
   ),
-  reader('an answer of a decision point', ['consult/answer.ts', 'lib/parse-shallow.ts'], 64 * 1024, (text) => {
-    const body = Buffer.from(`{"decision":true,${JSON.stringify(text)}:${text}}`)
-    return readDecisions({ status: 200, headers: { 'content-type': 'application/json' }, body }, 1)
-  }),
-  reader('metadata of a decision point', ['consult/discovery.ts', 'lib/parse-shallow.ts'], 64 * 1024, (text) => {
-    const body = Buffer.from(`{"policy_decision_point":"${metadataUrl}",${JSON.stringify(text)}:${text}}`)
-    return readMetadata({ status: 200, headers: { 'content-type': 'application/json' }, body }, metadataUrl)
-  }),
-  reader('an address in such metadata', 'consult/discovery.ts', 64 * 1024, (text) => {
+  reader(
+    'an answer of a decision point',
+    ['stages/consult/answer.ts', 'base/lib/parse-shallow.ts'],
+    64 * 1024,
+    (text) => {
+      const body = Buffer.from(`{"decision":true,${JSON.stringify(text)}:${text}}`)
+      return readDecisions({ status: 200, headers: { 'content-type': 'application/json' }, body }, 1)
+    },
+  ),
+  reader(
+    'metadata of a decision point',
+    ['stages/consult/discovery.ts', 'base/lib/parse-shallow.ts'],
+    64 * 1024,
+    (text) => {
+      const body = Buffer.from(`{"policy_decision_point":"${metadataUrl}",${JSON.stringify(text)}:${text}}`)
+      return readMetadata({ status: 200, headers: { 'content-type': 'application/json' }, body }, metadataUrl)
+    },
+  ),
+  reader('an address in such metadata', 'stages/consult/discovery.ts', 64 * 1024, (text) => {
     const named = { policy_decision_point: metadataUrl, access_evaluation_endpoint: `${metadataUrl}/${text}` }
     const body = Buffer.from(JSON.stringify(named))
     return readMetadata({ status: 200, headers: { 'content-type': 'application/json' }, body }, metadataUrl)
   }),
-  reader('the type of such an answer', 'consult/answer.ts', head, (text) =>
+  reader('the type of such an answer', 'stages/consult/answer.ts', head, (text) =>
     readDecisions({ status: 200, headers: { 'content-type': text }, body: Buffer.from('{}') }, 1),
   ),
-  reader('the freshness of such an answer', 'consult/answer.ts', head, (text) =>
+  reader('the freshness of such an answer', 'stages/consult/answer.ts', head, (text) =>
     readFreshMs({ 'cache-control': text, age: text }),
   ),
-  reader('a JWT’s header', 'authenticate/signature.ts', tokenBytes, (text) => {
+  reader('a JWT’s header', 'stages/authenticate/signature.ts', tokenBytes, (text) => {
     const encoded = Buffer.from(JSON.stringify({ alg: 'RS256', typ: text })).toString('base64url')
     // It is read before anything is waited for.
     chooseKey(encoded, () => Promise.reject(new TypeError('no key'))).catch(() => undefined)
   }),
-  reader('a JWT’s payload', 'authenticate/signature.ts', tokenBytes, (text) =>
+  reader('a JWT’s payload', 'stages/authenticate/signature.ts', tokenBytes, (text) =>
     parseObject(Buffer.from(`{"a":${text}`)),
   ),
-  reader('a form of a logout', 'signals/requests.ts', 16 * 1024, (text) => {
+  reader('a form of a logout', 'listeners/signals/requests.ts', 16 * 1024, (text) => {
     readLogoutRequest({
       headers: ['content-type', text],
       body: { read: async () => Buffer.from(text) },
     } as unknown as Parameters<typeof readLogoutRequest>[0]).catch(() => undefined)
     return new URLSearchParams(text).getAll('logout_token')
   }),
-  reader('a push of an event', 'signals/requests.ts', 16 * 1024, (text) => {
+  reader('a push of an event', 'listeners/signals/requests.ts', 16 * 1024, (text) => {
     readEventRequest({
       headers: ['content-type', text],
       body: { read: async () => Buffer.from(text) },
@@ -362,55 +376,70 @@ export const readers: readonly Reader[] = [
     requireSecret(new Map(), text, [`Bearer ${text}`])
   }),
   // It holds the text twice.
-  reader('an answer to a poll', 'signals/poll-question.ts', mebibyte / 2, (text) =>
+  reader('an answer to a poll', 'listeners/signals/poll-question.ts', mebibyte / 2, (text) =>
     readPollAnswer(Buffer.from(`{"sets":{${JSON.stringify(text)}:${text}}}`), 'https://i.example'),
   ),
-  reader('a state of a verification', 'signals/verification.ts', tokenBytes, (text) => states.read(text)),
-  reader('an event', ['authenticate/event-token.ts', 'authenticate/event-subject.ts'], tokenBytes, (text) => {
-    readOnlyEvent({ jti: 'j', events: { [text]: {} } })
-    readIssuedAt({ iat: text.length }, 0, tokenBytes)
-    const bounds = new Map([['i', { longestLifeSeconds: 1, toleranceSeconds: 0 }]])
-    const rules = { bounds, ignoredMembers: new Set<string>(), mayBeSession: true }
-    readEventSubject({ format: 'email', email: text }, rules)
-  }),
-  reader('an e-mail address', 'authenticate/claims.ts', tokenBytes, (text) =>
+  reader('a state of a verification', 'listeners/signals/verification.ts', tokenBytes, (text) => states.read(text)),
+  reader(
+    'an event',
+    ['stages/authenticate/event-token.ts', 'stages/authenticate/event-subject.ts'],
+    tokenBytes,
+    (text) => {
+      readOnlyEvent({ jti: 'j', events: { [text]: {} } })
+      readIssuedAt({ iat: text.length }, 0, tokenBytes)
+      const bounds = new Map([['i', { longestLifeSeconds: 1, toleranceSeconds: 0 }]])
+      const rules = { bounds, ignoredMembers: new Set<string>(), mayBeSession: true }
+      readEventSubject({ format: 'email', email: text }, rules)
+    },
+  ),
+  reader('an e-mail address', 'stages/authenticate/claims.ts', tokenBytes, (text) =>
     readClaims({ iss: 'i', aud: 'us', sub: 's', exp: 1, email: text, given_name: text }, issuer),
   ),
-  reader('a subject', 'authenticate/claims.ts', tokenBytes, (text) =>
+  reader('a subject', 'stages/authenticate/claims.ts', tokenBytes, (text) =>
     readClaims({ iss: 'i', aud: text.split(','), sub: text, exp: 1 }, issuer),
   ),
   // A JWT of 24 KiB has 18 KiB of claims, and so at most 6,144 groups of three bytes each.
-  reader('groups', ['authenticate/directory-rules.ts', 'authenticate/pointer.ts'], 8 * 1024, (text) =>
+  reader('groups', ['stages/authenticate/directory-rules.ts', 'stages/authenticate/pointer.ts'], 8 * 1024, (text) =>
     readGranted({ groups: [text, ...text.split(',')] }),
   ),
   // Thirty times an address (RFC 5321 4.5.3.1.3). Over more, the collector's share of two milliseconds looks like growth.
-  reader('an address to be linked', 'authenticate/claims.ts', 8 * 1024, (text) => isSameAddress(text, `${text}x`)),
-  reader('a key set', ['authenticate/jwks/fetch.ts', 'authenticate/jwks/usable-keys.ts'], 256 * 1024, (text) =>
-    usableKeys([JSON.parse(`{"kty":"RSA","e":"AQAB","n":"${text}"}`)]),
+  reader('an address to be linked', 'stages/authenticate/claims.ts', 8 * 1024, (text) =>
+    isSameAddress(text, `${text}x`),
   ),
-  reader('a key set’s text', ['authenticate/jwks/fetch.ts', 'lib/parse-shallow.ts'], mebibyte, (text) =>
+  reader(
+    'a key set',
+    ['stages/authenticate/jwks/fetch.ts', 'stages/authenticate/jwks/usable-keys.ts'],
+    256 * 1024,
+    (text) => usableKeys([JSON.parse(`{"kty":"RSA","e":"AQAB","n":"${text}"}`)]),
+  ),
+  reader('a key set’s text', ['stages/authenticate/jwks/fetch.ts', 'base/lib/parse-shallow.ts'], mebibyte, (text) =>
     parseShallow(`{"keys":${text}`, 32),
   ),
-  reader('a JSON text of unique names', 'lib/parse-shallow.ts', 256 * 1024, (text) =>
+  reader('a JSON text of unique names', 'base/lib/parse-shallow.ts', 256 * 1024, (text) =>
     parseUnambiguous(`{"context":[${JSON.stringify(text)}],"a":${text}}`, 10),
   ),
-  reader('a question', ['decision/authzen/questions.ts', 'decision/authzen/evaluate.ts'], 256 * 1024, (text) =>
-    readQuestion(Buffer.from(`{"subject":${text}}`)),
+  reader(
+    'a question',
+    ['listeners/decision/authzen/questions.ts', 'listeners/decision/authzen/evaluate.ts'],
+    256 * 1024,
+    (text) => readQuestion(Buffer.from(`{"subject":${text}}`)),
   ),
-  reader('a batch of questions', 'decision/authzen/questions.ts', 256 * 1024, (text) =>
+  reader('a batch of questions', 'listeners/decision/authzen/questions.ts', 256 * 1024, (text) =>
     readQuestionBatch(Buffer.from(`{"subject":{"type":${JSON.stringify(text)},"id":${text}}}`)),
   ),
-  reader('a search', 'decision/authzen/questions.ts', 256 * 1024, (text) =>
+  reader('a search', 'listeners/decision/authzen/questions.ts', 256 * 1024, (text) =>
     readSearch('action', Buffer.from(`{"page":${text}}`)),
   ),
-  reader('a page token', 'decision/authzen/page-tokens.ts', 256 * 1024, (text) => pageTokens.open(text, text)),
+  reader('a page token', 'listeners/decision/authzen/page-tokens.ts', 256 * 1024, (text) =>
+    pageTokens.open(text, text),
+  ),
   reader('names of a certificate', 'http/tls/certificates.ts', 128 * 1024, readAlternativeNames),
-  reader('an organization', 'resolve/organization-id.ts', head, (text) => readOrganizationId([text])),
+  reader('an organization', 'stages/resolve/organization-id.ts', head, (text) => readOrganizationId([text])),
   reader('an id of a resource', 'policy/resource-kind.ts', head, (text) =>
     (['bigint', 'uuid', 'text'] as const).map((type) => isResourceId(type, text)),
   ),
   ...(['header', 'query'] as const).map((place) =>
-    reader(`an id of a ${place}`, 'resolve/resource-ids.ts', place === 'query' ? targetBytes : head, (text) =>
+    reader(`an id of a ${place}`, 'stages/resolve/resource-ids.ts', place === 'query' ? targetBytes : head, (text) =>
       readResourceIds(
         {
           route: { resource: { kind: 'agent', place: { in: place, name: 'id' } }, questions: [] },
@@ -421,56 +450,65 @@ export const readers: readonly Reader[] = [
       ),
     ),
   ),
-  reader('a cookie', 'resolve/organization-id.ts', head, (text) => readOrganizationCookie([text])),
-  reader('a preflight', 'endpoints/cors.ts', head, (text) => cors.answerPreflight(preflightOf(text), () => ['GET'])),
-  reader('a body', 'endpoints/read-body.ts', 64 * 1024, (text) => {
+  reader('a cookie', 'stages/resolve/organization-id.ts', head, (text) => readOrganizationCookie([text])),
+  reader('a preflight', 'stages/endpoints/cors.ts', head, (text) =>
+    cors.answerPreflight(preflightOf(text), () => ['GET']),
+  ),
+  reader('a body', 'stages/endpoints/read-body.ts', 64 * 1024, (text) => {
     readJsonObject({ readBody: async () => ({ bytes: Buffer.from(text) }) } as unknown as Parameters<
       typeof readJsonObject
     >[0]).catch(() => undefined)
     return JSON.parse(text)
   }),
-  reader('a wish for a token', 'endpoints/read-token-request.ts', 64 * 1024, (text) =>
+  reader('a wish for a token', 'stages/endpoints/read-token-request.ts', 64 * 1024, (text) =>
     readTokenRequest({ name: text, scope: text, expiresAt: text, [text]: 1 }, ['api-key'], bounds, []),
   ),
-  reader('a page', 'endpoints/tokens.ts', targetBytes, (text) => readPage(`?page=${text}&perPage=${text}&${text}`)),
-  reader('a media type', 'relay/answer-headers.ts', head, (text) => readMediaType(['content-type', text])),
-  reader('an answer’s lines', ['relay/answer-role.ts', 'relay/answer-headers.ts'], head, (text) =>
+  reader('a page', 'stages/endpoints/tokens.ts', targetBytes, (text) =>
+    readPage(`?page=${text}&perPage=${text}&${text}`),
+  ),
+  reader('a media type', 'stages/relay/answer-headers.ts', head, (text) => readMediaType(['content-type', text])),
+  reader('an answer’s lines', ['stages/relay/answer-role.ts', 'stages/relay/answer-headers.ts'], head, (text) =>
     passingLines(200, ['connection', text, 'x-own', text, text, text], answerContext),
   ),
-  reader('a Cache-Control', 'relay/shared-caches.ts', head, (text) => composeCacheControl([text], undefined)),
-  reader('a Cache-Control and Pragma of many lines', 'relay/shared-caches.ts', head, (text) =>
+  reader('a Cache-Control', 'stages/relay/shared-caches.ts', head, (text) => composeCacheControl([text], undefined)),
+  reader('a Cache-Control and Pragma of many lines', 'stages/relay/shared-caches.ts', head, (text) =>
     passingLines(
       200,
       Array.from(text.slice(0, text.length / 16)).flatMap((value) => ['cache-control', value, 'pragma', value]),
       answerContext,
     ),
   ),
-  reader('cookies that are chosen by name', ['locate/cookies.ts', 'lib/trim-blanks.ts'], head, (text) =>
+  reader('cookies that are chosen by name', ['stages/locate/cookies.ts', 'base/lib/trim-blanks.ts'], head, (text) =>
     keepCookies(text, new Set(['a'])),
   ),
-  reader('a cookie that is set', 'locate/cookies.ts', head, (text) => mayKeepSetCookie(text, new Set(['a']))),
-  reader('an event', ['relay/split-events.ts', 'relay/line-ends.ts'], 256 * 1024, (text) =>
+  reader('a cookie that is set', 'stages/locate/cookies.ts', head, (text) => mayKeepSetCookie(text, new Set(['a']))),
+  reader('an event', ['stages/relay/split-events.ts', 'stages/relay/line-ends.ts'], 256 * 1024, (text) =>
     splitInPieces(text, mebibyte),
   ),
-  reader('an event in pieces', 'relay/split-events.ts', 256 * 1024, (text) => splitInPieces(text, 64)),
-  reader('an event’s fields', 'relay/read-fields.ts', 256 * 1024, (text) =>
+  reader('an event in pieces', 'stages/relay/split-events.ts', 256 * 1024, (text) => splitInPieces(text, 64)),
+  reader('an event’s fields', 'stages/relay/read-fields.ts', 256 * 1024, (text) =>
     readFields(Buffer.from(`data: ${text}\n\n`)),
   ),
-  reader('the choices of a chunk', ['relay/chat-choices.ts', 'relay/stream-state.ts'], 256 * 1024, (text) => {
-    new ChatChoices().read(Buffer.from(`{"choices":[{"delta":{"content":[${text}]}}]}`), undefined)
-    new StreamState({ kind: 'chat', end: 'finishReason' }).findGoodEnd(Buffer.from(`${text}\n\n`))
-  }),
-  reader('an error in place of an event', 'relay/told-error.ts', 64 * 1024, (text) => {
+  reader(
+    'the choices of a chunk',
+    ['stages/relay/chat-choices.ts', 'stages/relay/stream-state.ts'],
+    256 * 1024,
+    (text) => {
+      new ChatChoices().read(Buffer.from(`{"choices":[{"delta":{"content":[${text}]}}]}`), undefined)
+      new StreamState({ kind: 'chat', end: 'finishReason' }).findGoodEnd(Buffer.from(`${text}\n\n`))
+    },
+  ),
+  reader('an error in place of an event', 'stages/relay/told-error.ts', 64 * 1024, (text) => {
     mayTellError(Buffer.from(`:${text}`))
     readToldError(Buffer.from(`:${text}\n{"error":"${text}`))
   }),
-  reader('a whole JSON object', 'relay/whole-json.ts', 256 * 1024, (text) =>
+  reader('a whole JSON object', 'stages/relay/whole-json.ts', 256 * 1024, (text) =>
     isWholeObject(Buffer.from(`{"a":[${text}`)),
   ),
-  reader('an event’s members', 'relay/scan-json.ts', 256 * 1024, (text) =>
+  reader('an event’s members', 'stages/relay/scan-json.ts', 256 * 1024, (text) =>
     scanMembers(Buffer.from(`{"a":${text}}`), 0, () => true),
   ),
-  reader('parameters of a list', 'recheck/list-exchanges.ts', 64 * 1024, (text) =>
+  reader('parameters of a list', 'stages/recheck/list-exchanges.ts', 64 * 1024, (text) =>
     readExchangeQuery(new URLSearchParams({ user: text, after: text, route: text })),
   ),
   reader('a message of a change', 'directory/change.ts', 8_000, parseChanges),
@@ -478,15 +516,15 @@ export const readers: readonly Reader[] = [
     mayBeTakenFor({ id: 0, slug: text, externalId: text }, noOrganizations),
   ),
   reader('a token’s abilities', 'directory/postgres/rows.ts', 8 * 1024, parseAbilities),
-  ofFiles('a key file', 'pin/key-bundle.ts', 32 * 1024, readKeyBundle),
-  ofFiles('keys of a key file', 'pin/key-bundle.ts', 32 * 1024 - 60, (text) =>
+  ofFiles('a key file', 'stages/pin/key-bundle.ts', 32 * 1024, readKeyBundle),
+  ofFiles('keys of a key file', 'stages/pin/key-bundle.ts', 32 * 1024 - 60, (text) =>
     readKeyBundle(`-----BEGIN PRIVATE KEY-----\n${text}\n-----END PRIVATE KEY-----\n`),
   ),
   // Policies of more than 32 KiB are read by a thread of their own; the configuration is read before anything listens.
   ofFiles('YAML of policies and configuration', 'policy/document.ts', 4 * 1024, (text) =>
     parseYaml('f', text).document.toJS(),
   ),
-  ofFiles('CSV of an import', 'cli/provision/csv.ts', 64 * 1024, (text) => parseCsv('f', text)),
+  ofFiles('CSV of an import', 'tools/provision/csv.ts', 64 * 1024, (text) => parseCsv('f', text)),
   reader('a path that is rewritten', 'policy/path-rewrite.ts', targetBytes, (text) => rewritePath(rewrite, `/${text}`)),
   reader('an id in another reading of a path', 'policy/deciding-values.ts', targetBytes, (text) =>
     isSameValue(text, `${text}x`),
@@ -503,47 +541,47 @@ const compiled = 'looks at rows of the table that were read and checked before'
 export const notReaders: Readonly<Record<string, string>> = {
   'demo/': 'the demo world alone, on loopback',
   'analyze/': 'answers an operator about files of his own, in a process or a thread of its own',
-  'cli/policy/': 'commands that an operator runs on files of his own, in a process of their own',
-  'boot/cluster-states.ts': compiled,
-  'boot/unmatched-signals.ts': operator,
+  'tools/cli/policy/': 'commands that an operator runs on files of his own, in a process of their own',
+  'run/boot/cluster-states.ts': compiled,
+  'run/boot/unmatched-signals.ts': operator,
   'policy/compile-route.ts': operator,
   'configuration/upstream-addresses.ts': operator,
-  'boot/decision-points.ts': operator,
-  'cli/provision/': operator,
-  'cli/directory.ts': operator,
-  'cli/describe-request.ts': operator,
-  'cli/admin.ts': operator,
-  'cli/sessions.ts': operator,
-  'cli/healthcheck.ts': operator,
-  'cli/rotate-keys.ts': operator,
-  'cli/describe-program.ts': own,
-  'cli/completion.ts': own,
-  'cli/serve.ts': 'one line of `ps` about the parent of the process',
+  'run/boot/decision-points.ts': operator,
+  'tools/provision/': operator,
+  'tools/cli/directory.ts': operator,
+  'tools/cli/describe-request.ts': operator,
+  'tools/cli/admin.ts': operator,
+  'tools/cli/sessions.ts': operator,
+  'tools/cli/healthcheck.ts': operator,
+  'tools/cli/rotate-keys.ts': operator,
+  'tools/cli/describe-program.ts': own,
+  'tools/cli/completion.ts': own,
+  'tools/cli/serve.ts': 'one line of `ps` about the parent of the process',
   'configuration/process-limits.ts': 'reads a file of the kernel',
-  'reload/listener-tls.ts': operator,
-  'reload/cached-file-reader.ts': 'counts bytes; what is in them it does not look at',
-  'lib/text-table.ts': 'prints rows of the database for an operator, in a process of its own',
-  'boot/stages.ts': own,
+  'run/reload/listener-tls.ts': operator,
+  'run/reload/cached-file-reader.ts': 'counts bytes; what is in them it does not look at',
+  'base/lib/text-table.ts': 'prints rows of the database for an operator, in a process of its own',
+  'run/boot/stages.ts': own,
   'configuration/configuration.ts': operator,
   'configuration/interpolate.ts': operator,
-  'boot/check-issuers.ts': operator,
-  'boot/check-listeners.ts': operator,
-  'boot/issuer-keys.ts': operator,
-  'boot/issuer-trust.ts': operator,
-  'boot/transmitters.ts': operator,
-  'reload/identity-keys.ts': own,
-  'reload/policy-status.ts': own,
-  'boot/process-context.ts': own,
-  'cli/rotate-bundle.ts': 'a command on a key file that was read before',
-  'boot/snapshot.ts': operator,
+  'run/boot/check-issuers.ts': operator,
+  'run/boot/check-listeners.ts': operator,
+  'run/boot/issuer-keys.ts': operator,
+  'run/boot/issuer-trust.ts': operator,
+  'run/boot/transmitters.ts': operator,
+  'run/reload/identity-keys.ts': own,
+  'run/reload/policy-status.ts': own,
+  'run/boot/process-context.ts': own,
+  'tools/cli/rotate-bundle.ts': 'a command on a key file that was read before',
+  'run/boot/snapshot.ts': operator,
   'configuration/version.ts': 'reads the package’s own file',
   'configuration/node-releases.ts': 'reads the package’s own file, and the version of Node',
-  'reload/watch-keys.ts': 'trims texts of key files, which `pin/key-bundle.ts` reads',
-  'workers/messages.ts': own,
-  'admin/history/': 'words of a search on the admin listener, cut at 256 characters',
-  'admin/console/': 'draws pages of what the gateway knows; asked on the admin listener alone',
-  'decision/authzen/authzen.ts': 'parts a target at its first question mark',
-  'decision/preflight.ts': 'looks at header names, which `receive/` has bounded, one by one',
+  'run/reload/watch-keys.ts': 'trims texts of key files, which `stages/pin/key-bundle.ts` reads',
+  'run/workers/messages.ts': own,
+  'listeners/admin/history/': 'words of a search on the admin listener, cut at 256 characters',
+  'console/': 'draws pages of what the gateway knows; asked on the admin listener alone',
+  'listeners/decision/authzen/authzen.ts': 'parts a target at its first question mark',
+  'listeners/decision/preflight.ts': 'looks at header names, which `stages/receive/` has bounded, one by one',
   'directory/postgres/check/': 'a command that an operator runs on his own database',
   'directory/postgres/audit.ts': own,
   'directory/postgres/migrate.ts': own,
@@ -562,17 +600,17 @@ export const notReaders: Readonly<Record<string, string>> = {
   'http/upstream/origin.ts': operator,
   'http/upstream/idle-connections.ts': 'finds a connection in a list',
   'http/upstream/response.ts': own,
-  'locate/locate.ts': operator,
-  'admin/listener.ts': 'parts a target at its first question mark; on the admin listener',
+  'stages/locate/locate.ts': operator,
+  'listeners/admin/listener.ts': 'parts a target at its first question mark; on the admin listener',
   'observe/audit/batch.ts': own,
   'observe/audit/line-writer.ts': own,
-  'lib/loopback.ts': 'anchored patterns; on the admin listener and for addresses of the configuration',
+  'base/lib/loopback.ts': 'anchored patterns; on the admin listener and for addresses of the configuration',
   'observe/log/log.ts': own,
   'observe/log/pretty-line.ts': 'a terminal’s own lines, in the demo and in development',
   'observe/tracing/': own,
-  'pin/identity-header-cache.ts': own,
-  'pin/signing-keys.ts': 'reads blocks that `pin/key-bundle.ts` has parted',
-  'pin/verify.ts': 'runs in a backend, on a header that the gateway signed',
+  'stages/pin/identity-header-cache.ts': own,
+  'stages/pin/signing-keys.ts': 'reads blocks that `stages/pin/key-bundle.ts` has parted',
+  'stages/pin/verify.ts': 'runs in a backend, on a header that the gateway signed',
   'policy/near-name.ts': 'compares names of at most 64 characters',
   'policy/violations.ts': 'words for an operator about files that `policy/document.ts` has read',
   'policy/load.ts': 'hands texts to `policy/document.ts`',
@@ -580,6 +618,6 @@ export const notReaders: Readonly<Record<string, string>> = {
   'policy/read-files.ts': 'hands texts to `policy/document.ts`',
   'policy/regular-file.ts': 'reads a file; what is in it, its readers look at',
   'policy/schema.ts': 'reads the package’s own file',
-  'relay/relay.ts': 'one anchored pattern on a media type',
-  'relay/event-stream.ts': 'calls `EventSplitter`',
+  'stages/relay/relay.ts': 'one anchored pattern on a media type',
+  'stages/relay/event-stream.ts': 'calls `EventSplitter`',
 }

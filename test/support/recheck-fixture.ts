@@ -8,9 +8,9 @@ import type {
 } from '../../gateway/directory/directory.ts'
 import { noLogouts } from '../../gateway/directory/logout.ts'
 import type { Exchange } from '../../gateway/http/exchange.ts'
-import type { ExpiryRules } from '../../gateway/recheck/expiry.ts'
-import { OpenExchanges, type RecheckOptions } from '../../gateway/recheck/recheck.ts'
-import { compileRoutes } from '../../gateway/route/table.ts'
+import type { ExpiryRules } from '../../gateway/stages/recheck/expiry.ts'
+import { OpenExchanges, type RecheckOptions } from '../../gateway/stages/recheck/recheck.ts'
+import { compileRoutes } from '../../gateway/stages/route/table.ts'
 import { noConsultation, openWith, roles, route, tokenOf } from './open-exchange.ts'
 
 const usual: ExpiryRules = { endAtExpiry: 'websocket', maxLifeMs: 3_600_000, onUnknown: 'keep', unknownMs: 300_000 }

@@ -36,7 +36,7 @@ type Addresses = Readonly<Record<'public' | 'decision' | 'admin', Address> & { s
 export type Build = Readonly<{ program: string; nodeOptions: readonly string[]; node?: string }>
 
 /** The compiled program, since users run that. */
-const own = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
+const own = fileURLToPath(new URL('../../dist/gateway/main.js', import.meta.url))
 
 type Environment = Readonly<Record<string, string>>
 

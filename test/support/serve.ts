@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
-import { generatePem } from '../../gateway/cli/keys.ts'
+import { generatePem } from '../../gateway/tools/cli/keys.ts'
 import type { JsonValue } from './client.ts'
 import { type Ended, runCommand } from './command-line.ts'
 import { nodeSwitches } from './node-switches.ts'
@@ -50,7 +50,7 @@ export type ServeOptions = Readonly<{
 }>
 
 /** The compiled program, since only that is what users run. */
-const program = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
+const program = fileURLToPath(new URL('../../dist/gateway/main.js', import.meta.url))
 const policies = fileURLToPath(new URL('../../policies', import.meta.url))
 
 /** Nothing listens on port 1. */

@@ -1,4 +1,4 @@
-import type { Clock } from '../../gateway/authenticate/clock.ts'
+import type { Clock } from '../../gateway/stages/authenticate/clock.ts'
 
 /** A clock that moves when the test says so. */
 export type SimulatedClock = Clock &

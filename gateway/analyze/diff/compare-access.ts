@@ -1,4 +1,4 @@
-import type { RefusalCode } from '../../errors/gateway-error.ts'
+import type { RefusalCode } from '../../base/errors/gateway-error.ts'
 import type { Roles } from '../../policy/role.ts'
 import type { Route } from '../../policy/route.ts'
 import { evaluate } from '../evaluate.ts'

@@ -1,6 +1,6 @@
 import { listRegions, type Region } from '../../policy/regions.ts'
 import { type Method, methods, type Route } from '../../policy/route.ts'
-import { compileRoutes } from '../../route/table.ts'
+import { compileRoutes } from '../../stages/route/table.ts'
 import { findRoute } from '../find-route.ts'
 import type { ComparedPart } from './classified-fields.ts'
 import { type Access, compareAccess } from './compare-access.ts'

@@ -1,4 +1,4 @@
-import { escapeControls, escapeJson, formatTable } from '../../lib/text-table.ts'
+import { escapeControls, escapeJson, formatTable } from '../../base/lib/text-table.ts'
 import type { ChangedCell } from './compare-access.ts'
 import type { RouteDifference } from './compare-routes.ts'
 import type { PolicyDiff, RouteChange } from './diff.ts'

@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads'
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import type { PolicyTexts } from '../../policy/file.ts'
 import type { KnownUpstreams } from '../../policy/known-upstreams.ts'
 import type { PolicySummary } from './summarize.ts'

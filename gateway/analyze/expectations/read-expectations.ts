@@ -1,5 +1,6 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { packageRoot } from '../../base/lib/package-root.ts'
 import type { Policy } from '../../policy/compile.ts'
 import { ConfigurationError, type Problem } from '../../policy/configuration-error.ts'
 import { parseYaml, validateYaml } from '../../policy/document.ts'
@@ -7,7 +8,7 @@ import { compileSchema } from '../../policy/schema.ts'
 import { type CallerOptions, findUnknown } from '../caller-options.ts'
 import { readText } from '../read-policy.ts'
 
-const schemaFile = new URL('../../../policies/policy-test.schema.json', import.meta.url)
+const schemaFile = new URL('policies/policy-test.schema.json', packageRoot)
 
 export type ExpectationContent = Readonly<{
   name?: string

@@ -1,7 +1,7 @@
 import type { Policy } from '../../policy/compile.ts'
 import { listRegions, type Region, type Step } from '../../policy/regions.ts'
 import { type Method, methods, type PatternSegment, parsePattern, type Route } from '../../policy/route.ts'
-import { compileRoutes } from '../../route/table.ts'
+import { compileRoutes } from '../../stages/route/table.ts'
 import { findRoute } from '../find-route.ts'
 import { listUnguarded } from '../lint.ts'
 import type { Operation } from './read-operations.ts'

@@ -1,15 +1,15 @@
-import type { Principal } from '../../authenticate/principal.ts'
-import { decide } from '../../authorize/decide.ts'
-import { GatewayError, type RefusalCode } from '../../errors/gateway-error.ts'
+import { GatewayError, type RefusalCode } from '../../base/errors/gateway-error.ts'
 import type { DecidingHeaders } from '../../observe/request-record.ts'
 import { rewritePath } from '../../policy/path-rewrite.ts'
 import { isSameQuestion } from '../../policy/questions.ts'
 import type { Roles } from '../../policy/role.ts'
-import type { RequestTarget } from '../../receive/target.ts'
-import { resolveOrganization } from '../../resolve/organization.ts'
-import type { Resource } from '../../resolve/resource.ts'
-import { readResourceIds } from '../../resolve/resource-ids.ts'
-import type { RouteMatch, RouteTable } from '../../route/table.ts'
+import type { Principal } from '../../stages/authenticate/principal.ts'
+import { decide } from '../../stages/authorize/decide.ts'
+import type { RequestTarget } from '../../stages/receive/target.ts'
+import { resolveOrganization } from '../../stages/resolve/organization.ts'
+import type { Resource } from '../../stages/resolve/resource.ts'
+import { readResourceIds } from '../../stages/resolve/resource-ids.ts'
+import type { RouteMatch, RouteTable } from '../../stages/route/table.ts'
 
 export type ShadowTable = Readonly<{ table: RouteTable; roles: Roles }>
 

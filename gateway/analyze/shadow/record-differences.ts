@@ -1,4 +1,4 @@
-import type { RefusalCode } from '../../errors/gateway-error.ts'
+import type { RefusalCode } from '../../base/errors/gateway-error.ts'
 import type { ObserveRequest } from '../../observe/request-record.ts'
 import {
   compareVerdicts,

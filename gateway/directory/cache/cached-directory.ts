@@ -1,4 +1,4 @@
-import { type Awaitable, andThen } from '../../lib/awaitable.ts'
+import { type Awaitable, andThen } from '../../base/lib/awaitable.ts'
 import { factMs, heartbeatMs } from '../../rights/budget.ts'
 import { verificationsRestMs } from '../../rights/paces.ts'
 import { type Change, concernsResources, type Tag, tagsOfResource } from '../change.ts'

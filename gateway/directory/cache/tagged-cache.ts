@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache'
-import type { Awaitable } from '../../lib/awaitable.ts'
+import type { Awaitable } from '../../base/lib/awaitable.ts'
 import { factMs } from '../../rights/budget.ts'
 import { HeardLog } from '../../rights/heard.ts'
 import type { Tag } from '../change.ts'

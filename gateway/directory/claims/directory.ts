@@ -1,4 +1,4 @@
-import { GatewayError } from '../../errors/gateway-error.ts'
+import { GatewayError } from '../../base/errors/gateway-error.ts'
 import type { DeclaredOrganization, DeclaredOrganizations } from '../../policy/organizations.ts'
 import type { Roles } from '../../policy/role.ts'
 import {

@@ -1,4 +1,4 @@
-import { type Awaitable, andThen } from '../../lib/awaitable.ts'
+import { type Awaitable, andThen } from '../../base/lib/awaitable.ts'
 import { type DeclaredOrganization, mayBeTakenFor } from '../../policy/organizations.ts'
 import {
   type Assertions,

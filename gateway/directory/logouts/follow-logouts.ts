@@ -1,5 +1,5 @@
-import { GatewayError } from '../../errors/gateway-error.ts'
-import type { Awaitable } from '../../lib/awaitable.ts'
+import { GatewayError } from '../../base/errors/gateway-error.ts'
+import type { Awaitable } from '../../base/lib/awaitable.ts'
 import { factMs } from '../../rights/budget.ts'
 import { HeardLog, UnreadChanges } from '../../rights/heard.ts'
 import { logoutRetryMs } from '../../rights/paces.ts'

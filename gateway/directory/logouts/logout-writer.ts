@@ -1,4 +1,4 @@
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import { logoutRetryMs } from '../../rights/paces.ts'
 import type { ReceivedLogout } from '../logout.ts'
 

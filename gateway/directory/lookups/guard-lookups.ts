@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
-import { GatewayError } from '../../errors/gateway-error.ts'
-import { type AttemptLimit, createAttempts } from '../../lib/attempts.ts'
+import { GatewayError } from '../../base/errors/gateway-error.ts'
+import { type AttemptLimit, createAttempts } from '../../base/lib/attempts.ts'
 import type { Directory, DirectoryStore } from '../directory.ts'
 import { createTokenLane, type FindHashes, type FindTokens } from './token-lane.ts'
 

@@ -1,6 +1,6 @@
 import { timingSafeEqual } from 'node:crypto'
-import { GatewayError } from '../../errors/gateway-error.ts'
-import { guarded } from '../../fault/guarded.ts'
+import { GatewayError } from '../../base/errors/gateway-error.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import { Turns } from '../../rights/turns.ts'
 import type { TokenRecord, WrongSecret } from '../directory.ts'
 

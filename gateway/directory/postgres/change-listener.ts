@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import type { ChangeHandlers, ChangeSource } from '../change.ts'
 import { createChangeQueue } from '../change-queue.ts'
 import {

@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
-import { GatewayError } from '../../errors/gateway-error.ts'
+import { GatewayError } from '../../base/errors/gateway-error.ts'
 import type { ResourceKind } from '../../policy/resource-kind.ts'
 import { createHideUser } from './hide-user.ts'
 import { createTableOf } from './resources.ts'

@@ -1,6 +1,6 @@
 import pg from 'pg'
-import { GatewayError } from '../../errors/gateway-error.ts'
-import { guarded } from '../../fault/guarded.ts'
+import { GatewayError } from '../../base/errors/gateway-error.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import { createHideUser } from './hide-user.ts'
 import { nameQueryFailure, readOnly } from './query-failure.ts'
 import { recognizePooler } from './recognize-pooler.ts'

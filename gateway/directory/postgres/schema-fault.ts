@@ -1,4 +1,4 @@
-import { GatewayError } from '../../errors/gateway-error.ts'
+import { GatewayError } from '../../base/errors/gateway-error.ts'
 import { claimQuestion, noteVerified } from './event-streams.ts'
 import { failing, findLedgerFault, type SchemaFault } from './ledger-fault.ts'
 import { dropExpiredLogouts, readLogouts, widenIssuer, widenSubjects, writeLogouts } from './logouts.ts'

@@ -1,4 +1,4 @@
-import { GatewayError } from '../../errors/gateway-error.ts'
+import { GatewayError } from '../../base/errors/gateway-error.ts'
 import type { Directory, Minter, TokenManager, UserRecord } from '../directory.ts'
 import type { FindHashes, FindTokens } from '../lookups/token-lane.ts'
 import { writeAudit } from './audit.ts'

@@ -1,4 +1,4 @@
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import type { Directory } from '../directory.ts'
 import type { Query } from './pool.ts'
 import { noteTokenUses } from './statements.ts'

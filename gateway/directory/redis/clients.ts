@@ -1,5 +1,5 @@
 import { Cluster, type ClusterOptions, Redis, type RedisOptions } from 'ioredis'
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import { answerTimeoutMs } from '../maintain-connection.ts'
 import { withoutServerWords } from './refusals.ts'
 

@@ -1,4 +1,4 @@
-import { createBoundedMap } from '../../lib/bounded-map.ts'
+import { createBoundedMap } from '../../base/lib/bounded-map.ts'
 import type { Directory } from '../directory.ts'
 
 export type HeartbeatSource = Readonly<{

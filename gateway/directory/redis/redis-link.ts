@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Cluster, Redis } from 'ioredis'
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import { type Change, type ChangeHandlers, type ChangeSource, formatChange } from '../change.ts'
 import { createChangeQueue } from '../change-queue.ts'
 import { type LinkEvents, type ListeningConnection, maintainConnection } from '../maintain-connection.ts'

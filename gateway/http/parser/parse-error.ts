@@ -1,4 +1,4 @@
-import type { PlainCode } from '../../errors/gateway-error.ts'
+import type { PlainCode } from '../../base/errors/gateway-error.ts'
 
 export type ParseFault = Readonly<{ code: string; rawPacket: Buffer; bytesParsed: number }>
 

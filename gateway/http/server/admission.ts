@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
-import { guarded } from '../../fault/guarded.ts'
-import { LinkedList } from '../../lib/linked-list.ts'
-import { readNetwork } from '../../network/network.ts'
+import { guarded } from '../../base/fault/guarded.ts'
+import { LinkedList } from '../../base/lib/linked-list.ts'
+import { readNetwork } from '../../base/network/network.ts'
 
 /** Beyond this part of the places, a client's address gives way before others do. */
 const shareOfOne = 1 / 4

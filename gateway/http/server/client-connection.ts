@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
-import type { PlainCode } from '../../errors/gateway-error.ts'
-import { guarded } from '../../fault/guarded.ts'
-import type { Slot, UnorderedList } from '../../lib/unordered-list.ts'
+import type { PlainCode } from '../../base/errors/gateway-error.ts'
+import { guarded } from '../../base/fault/guarded.ts'
+import type { Slot, UnorderedList } from '../../base/lib/unordered-list.ts'
 import type { ListenerOptions } from '../engine.ts'
 import type { Exchange } from '../exchange.ts'
 import { freeAccount, type MemoryBudget } from '../memory-budget.ts'
@@ -20,7 +20,7 @@ import { type BodySource, Http1RequestBody } from './request-body.ts'
 import { readFraming } from './request-framing.ts'
 
 /**
- * More than any configurable limit, so that `receive/` can tell a long target (414) from long headers (431) and render
+ * More than any configurable limit, so that `stages/receive/` can tell a long target (414) from long headers (431) and render
  * the refusal.
  */
 const headBytes = 32 * 1024

@@ -1,4 +1,4 @@
-import { Deadline } from '../../lib/deadline.ts'
+import { Deadline } from '../../base/lib/deadline.ts'
 import type { ListenerOptions } from '../engine.ts'
 
 /** Time for the rest of a body that a response has made useless. */

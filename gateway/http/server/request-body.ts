@@ -1,4 +1,4 @@
-import { GatewayError, type RefusalCause } from '../../errors/gateway-error.ts'
+import { GatewayError, type RefusalCause } from '../../base/errors/gateway-error.ts'
 import { type ListenerOptions, UpstreamError, type UpstreamFault } from '../engine.ts'
 import type { MemoryAccount, RequestBody } from '../exchange.ts'
 import { HeldChunks } from '../socket/held-chunks.ts'

@@ -1,8 +1,8 @@
 import { createReadStream } from 'node:fs'
 import { isIPv4, type Socket } from 'node:net'
 import { endianness } from 'node:os'
-import { guarded } from '../../fault/guarded.ts'
-import { inSlices } from '../../lib/in-slices.ts'
+import { guarded } from '../../base/fault/guarded.ts'
+import { inSlices } from '../../base/lib/in-slices.ts'
 import { tunnelUpstreamOf } from '../socket/transport.ts'
 import { readGroups } from '../upstream/embedded-address.ts'
 

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
-import { guarded } from '../../fault/guarded.ts'
-import { TimeSlicer } from '../../lib/time-slicer.ts'
+import { guarded } from '../../base/fault/guarded.ts'
+import { TimeSlicer } from '../../base/lib/time-slicer.ts'
 import { transportOf } from '../socket/transport.ts'
 
 /** Checks within the time-out. A client that takes too little through all of them is cut. */

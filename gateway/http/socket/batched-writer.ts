@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
-import { guarded } from '../../fault/guarded.ts'
-import { EndOfTickBatch } from '../../lib/end-of-tick-batch.ts'
+import { guarded } from '../../base/fault/guarded.ts'
+import { EndOfTickBatch } from '../../base/lib/end-of-tick-batch.ts'
 import { Holding, type MemoryAccount, mostPieces, pieceBytes } from '../exchange.ts'
 import { PooledCopy } from './pooled-copy.ts'
 

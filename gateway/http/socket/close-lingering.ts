@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 
 const lingerMs = 1_000
 

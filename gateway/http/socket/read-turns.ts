@@ -1,4 +1,4 @@
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import type { ReadSize } from './shared-reads.ts'
 
 /**

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { type FaultComponent, guarded } from '../../fault/guarded.ts'
+import { type FaultComponent, guarded } from '../../base/fault/guarded.ts'
 
 const connectionKey = Symbol('connection')
 

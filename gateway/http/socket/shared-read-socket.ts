@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import { endOf, type TunnelEnd } from '../tunnel.ts'
 import { SharedReadGate } from './read-gate.ts'
 import { type ReadSize, type SharedReader, shareReads } from './shared-reads.ts'

@@ -1,5 +1,5 @@
 import { type OnReadOpts, Socket, type SocketConstructorOpts } from 'node:net'
-import { reportFault } from '../../fault/guarded.ts'
+import { reportFault } from '../../base/fault/guarded.ts'
 import { inputBytes } from '../parser/llhttp.ts'
 
 /** A socket's listener is done with the bytes before another socket reads, so one buffer serves all. */

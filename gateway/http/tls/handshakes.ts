@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import type { Server, TLSSocket } from 'node:tls'
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import { noteTransport } from '../socket/transport.ts'
 
 export type Handshakes = Readonly<{

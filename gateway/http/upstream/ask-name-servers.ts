@@ -1,5 +1,5 @@
 import { Resolver } from 'node:dns'
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import { createReadHosts } from './hosts.ts'
 import type { Address, ResolveName } from './resolver.ts'
 

@@ -1,6 +1,6 @@
 import dns from 'node:dns'
 import { isIP, type LookupFunction } from 'node:net'
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import { createEntries, dropOldest, type Entries, type Entry } from './dns-entries.ts'
 import { type Address, createResolver, type Resolver } from './resolver.ts'
 

@@ -1,5 +1,5 @@
-import { guarded } from '../../fault/guarded.ts'
-import { createBoundedMap } from '../../lib/bounded-map.ts'
+import { guarded } from '../../base/fault/guarded.ts'
+import { createBoundedMap } from '../../base/lib/bounded-map.ts'
 import { createAskNameServers } from './ask-name-servers.ts'
 import type { Address, ResolveName, Resolver } from './resolver.ts'
 

@@ -1,4 +1,4 @@
-import { type Linked, LinkedList } from '../../lib/linked-list.ts'
+import { type Linked, LinkedList } from '../../base/lib/linked-list.ts'
 
 /** The organization whose answers a connection bears, or the user without one. */
 export type AnswerOwner = number | string

@@ -1,6 +1,6 @@
 import { connect, isIP, type OnReadOpts, Socket } from 'node:net'
 import { connect as connectSecurely, createSecureContext, type SecureContext } from 'node:tls'
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import { keepAliveProbeMs } from '../socket/transport.ts'
 import type { UpstreamTls } from '../tls/client.ts'
 import type { DnsCache } from './dns-cache.ts'

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { reportFault } from '../../fault/guarded.ts'
+import { reportFault } from '../../base/fault/guarded.ts'
 import { type BodyEnd, type Surplus, UpstreamError, type UpstreamFault, type UpstreamRequest } from '../engine.ts'
 import { Holding } from '../exchange.ts'
 import { freeAccount } from '../memory-budget.ts'

@@ -1,5 +1,5 @@
 import { lookup as lookupSystem } from 'node:dns'
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 
 export type Address = Readonly<{ address: string; family: number }>
 

@@ -1,4 +1,4 @@
-import type { Deadline } from '../../lib/deadline.ts'
+import type { Deadline } from '../../base/lib/deadline.ts'
 import { type BodyEnd, type ResponseSink, UpstreamError, type UpstreamFault, type UpstreamResult } from '../engine.ts'
 import type { MemoryAccount, RawHeaders } from '../exchange.ts'
 import type { MessageHead } from '../parser/message-parser.ts'

@@ -1,5 +1,5 @@
-import { GatewayError } from '../../errors/gateway-error.ts'
-import { guarded } from '../../fault/guarded.ts'
+import { GatewayError } from '../../base/errors/gateway-error.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import type { MalformedRequest } from '../../http/engine.ts'
 import { describeError, type Log } from '../log/log.ts'
 import type { EndedRequest } from '../request-record.ts'

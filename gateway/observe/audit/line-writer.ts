@@ -1,4 +1,4 @@
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 import { type Batch, countLines, type Line, splitBatch, takeBatch, toBatch } from './batch.ts'
 import type { Sink } from './sink.ts'
 

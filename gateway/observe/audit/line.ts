@@ -1,7 +1,7 @@
-import type { Principal } from '../../authenticate/principal.ts'
+import type { GatewayError } from '../../base/errors/gateway-error.ts'
 import { nameUser } from '../../directory/directory.ts'
-import type { GatewayError } from '../../errors/gateway-error.ts'
-import type { Organization } from '../../resolve/organization.ts'
+import type { Principal } from '../../stages/authenticate/principal.ts'
+import type { Organization } from '../../stages/resolve/organization.ts'
 import { readCharacters, redact, redactPath } from '../log/redact.ts'
 import { atomicBytes } from './sink.ts'
 

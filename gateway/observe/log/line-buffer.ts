@@ -1,4 +1,4 @@
-import { guarded } from '../../fault/guarded.ts'
+import { guarded } from '../../base/fault/guarded.ts'
 
 export type LineSink = Readonly<{ write: (text: string, lines: number) => unknown }>
 

@@ -1,5 +1,5 @@
 import { Registry } from 'prom-client'
-import type { RefusalCause } from '../../errors/gateway-error.ts'
+import type { RefusalCause } from '../../base/errors/gateway-error.ts'
 import { type AuditMetrics, createAuditMetrics } from '../audit/audit-metrics.ts'
 import { type CacheMetrics, createCacheMetrics, createInvalidationMetrics, type InvalidationMetrics } from './cache.ts'
 import type { MetricsSnapshot } from './combine.ts'

@@ -1,4 +1,4 @@
-import type { RefusalCode } from '../../errors/gateway-error.ts'
+import type { RefusalCode } from '../../base/errors/gateway-error.ts'
 import type { ObserveMs } from './bound-histogram.ts'
 import type { Meter } from './meter.ts'
 

@@ -1,4 +1,4 @@
-import { isAccessEnd, refusalOfStreamFailure, streamFailureCodes } from '../../errors/stream-failure.ts'
+import { isAccessEnd, refusalOfStreamFailure, streamFailureCodes } from '../../base/errors/stream-failure.ts'
 import type { Meter } from './meter.ts'
 
 export type StreamMetrics = Readonly<{

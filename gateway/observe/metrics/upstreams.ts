@@ -1,4 +1,4 @@
-import type { RefusalCode } from '../../errors/gateway-error.ts'
+import type { RefusalCode } from '../../base/errors/gateway-error.ts'
 import { type Surplus, surplusKinds } from '../../http/engine.ts'
 import type { ObserveMs } from './bound-histogram.ts'
 import type { FastCounters } from './fast-counter.ts'

@@ -1,5 +1,5 @@
 import type { Attributes } from '@opentelemetry/api'
-import type { Upstream } from '../../locate/upstream.ts'
+import type { Upstream } from '../../stages/locate/upstream.ts'
 import { redactPath } from '../log/redact.ts'
 
 export type OutgoingCall = Readonly<{ method: string; upstream: Upstream }>

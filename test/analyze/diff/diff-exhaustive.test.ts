@@ -3,10 +3,10 @@ import fc from 'fast-check'
 import t from 'tap'
 import { diffPolicies } from '../../../gateway/analyze/diff/diff.ts'
 import { createHypotheticalCaller } from '../../../gateway/analyze/hypothetical-caller.ts'
-import { decide } from '../../../gateway/authorize/decide.ts'
 import type { Policy } from '../../../gateway/policy/compile.ts'
-import { readTarget } from '../../../gateway/receive/target.ts'
-import { compileRoutes, type RouteMatch } from '../../../gateway/route/table.ts'
+import { decide } from '../../../gateway/stages/authorize/decide.ts'
+import { readTarget } from '../../../gateway/stages/receive/target.ts'
+import { compileRoutes, type RouteMatch } from '../../../gateway/stages/route/table.ts'
 import { parseTable } from '../../support/policy-table.ts'
 
 /** Routes over few words, so that they overlap in every way. */

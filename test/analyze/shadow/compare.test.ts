@@ -7,9 +7,9 @@ import {
   type ShadowTable,
   type Verdict,
 } from '../../../gateway/analyze/shadow/compare.ts'
-import { readTarget } from '../../../gateway/receive/target.ts'
-import type { Resource } from '../../../gateway/resolve/resource.ts'
-import { compileRoutes } from '../../../gateway/route/table.ts'
+import { readTarget } from '../../../gateway/stages/receive/target.ts'
+import type { Resource } from '../../../gateway/stages/resolve/resource.ts'
+import { compileRoutes } from '../../../gateway/stages/route/table.ts'
 import { parseTable } from '../../support/policy-table.ts'
 
 const abilities = {

@@ -1,8 +1,8 @@
 import t from 'tap'
+import { runBench } from '../../../bench/run-bench.ts'
 import type { JsonValue } from '../../support/client.ts'
 import { testUnlessLacking } from '../../support/lacks.ts'
 import { findMeasureLack } from '../../support/process-figures.ts'
-import { runBench } from '../run-bench.ts'
 
 testUnlessLacking(
   t,

@@ -1,10 +1,10 @@
 import t from 'tap'
+import { compareMoments, findExcesses, type SoakFigures } from '../../../bench/soak/judge.ts'
+import { playScenes } from '../../../bench/soak/play.ts'
+import { drawScene, type Scene } from '../../../bench/soak/scenes.ts'
 import { drawNumbers } from '../../support/event-streams.ts'
 import { until } from '../../support/gateway.ts'
 import { startHttpUpstream } from '../../support/http-upstream.ts'
-import { compareMoments, findExcesses, type SoakFigures } from './judge.ts'
-import { playScenes } from './play.ts'
-import { drawScene, type Scene } from './scenes.ts'
 
 const sound: SoakFigures = {
   requests: 100,

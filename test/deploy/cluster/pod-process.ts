@@ -6,7 +6,7 @@ import { type Manifest, repository } from '../../support/deploy.ts'
 import { endWithThisProcess } from '../../support/end-with-this-process.ts'
 import type { Content } from '../../support/pod.ts'
 
-const program = join(repository, 'dist/main.js')
+const program = join(repository, 'dist/gateway/main.js')
 
 /**
  * A pod without a network namespace and a root of its own: it has an address of loopback, and a folder as its root. The

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { GatewayError } from '../../../gateway/base/errors/gateway-error.ts'
 import { type CacheName, createCachedDirectory } from '../../../gateway/directory/cache/cached-directory.ts'
 import { createFreshness } from '../../../gateway/directory/cache/freshness.ts'
 import type { ReadResult } from '../../../gateway/directory/cache/tagged-cache.ts'
@@ -13,7 +14,6 @@ import type {
   TokenRecord,
   UserRecord,
 } from '../../../gateway/directory/directory.ts'
-import { GatewayError } from '../../../gateway/errors/gateway-error.ts'
 import type { ResourceKind } from '../../../gateway/policy/resource-kind.ts'
 
 const nowMs = 1_800_000_000_000

@@ -1,7 +1,7 @@
 import t from 'tap'
+import { GatewayError } from '../../../gateway/base/errors/gateway-error.ts'
 import type { TokenRecord } from '../../../gateway/directory/directory.ts'
 import { createTokenLane } from '../../../gateway/directory/lookups/token-lane.ts'
-import { GatewayError } from '../../../gateway/errors/gateway-error.ts'
 import { Turns } from '../../../gateway/rights/turns.ts'
 import { until } from '../../support/gateway.ts'
 

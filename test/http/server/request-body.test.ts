@@ -1,7 +1,7 @@
 import t from 'tap'
+import { Deadline } from '../../../gateway/base/lib/deadline.ts'
 import { freeAccount } from '../../../gateway/http/memory-budget.ts'
 import { Http1RequestBody } from '../../../gateway/http/server/request-body.ts'
-import { Deadline } from '../../../gateway/lib/deadline.ts'
 import { until } from '../../support/gateway.ts'
 
 /** A body without a connection, and what becomes of it at its consumer. */

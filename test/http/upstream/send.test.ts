@@ -1,12 +1,12 @@
 import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
+import { Deadline } from '../../../gateway/base/lib/deadline.ts'
 import { createEngine } from '../../../gateway/http/create-engine.ts'
 import type { UpstreamRequest, UpstreamResult } from '../../../gateway/http/engine.ts'
 import { freeAccount } from '../../../gateway/http/memory-budget.ts'
 import { PreparedHeaders } from '../../../gateway/http/prepared-headers.ts'
 import { Http1RequestBody } from '../../../gateway/http/server/request-body.ts'
-import { Deadline } from '../../../gateway/lib/deadline.ts'
 import { countHeads, passTurn, startRawUpstream, until } from '../../support/gateway.ts'
 
 const ok = 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'

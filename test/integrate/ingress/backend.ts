@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
-import { echoWebSocket } from '../../../gateway/demo/backends/echo-websocket.ts'
-import { openJournal, type RecordedRequest } from '../../../gateway/demo/backends/record-requests.ts'
-import { serveBackend } from '../../../gateway/demo/backends/serve-backend.ts'
+import { echoWebSocket } from '../../../demo/backends/echo-websocket.ts'
+import { openJournal, type RecordedRequest } from '../../../demo/backends/record-requests.ts'
+import { serveBackend } from '../../../demo/backends/serve-backend.ts'
 import type { Owner } from '../../support/owner.ts'
 
 /** A backend that records and echoes whatever reaches it, and streams at the test's word. */

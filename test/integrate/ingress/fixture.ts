@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
-import { findFreePort } from '../../../gateway/demo/free-port.ts'
-import { createVerifier, type Identity } from '../../../gateway/pin/verify.ts'
+import { findFreePort } from '../../../demo/free-port.ts'
+import { createVerifier, type Identity } from '../../../gateway/stages/pin/verify.ts'
 import { type Answer, type Call, call } from '../../support/client.ts'
 import { startTestGateway, until } from '../../support/gateway.ts'
 import { startTcpProxy } from '../../support/tcp-proxy.ts'

@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import { overridingFamilies, overridingNames } from '../../../gateway/receive/override-headers.ts'
+import { overridingFamilies, overridingNames } from '../../../gateway/stages/receive/override-headers.ts'
 import type { RecordedRequest } from '../../support/world.ts'
 import { oauth } from '../../support/world.ts'
 import { identityHeader, refusalOf, testSameArrival, valuesOf } from './arrivals.ts'

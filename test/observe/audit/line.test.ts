@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import type { Principal } from '../../../gateway/authenticate/principal.ts'
-import { GatewayError } from '../../../gateway/errors/gateway-error.ts'
+import { GatewayError } from '../../../gateway/base/errors/gateway-error.ts'
 import {
   type AuditedDecision,
   type AuditedFailure,
@@ -9,6 +8,7 @@ import {
   composeFailureLine,
   lineLimitBytes,
 } from '../../../gateway/observe/audit/line.ts'
+import type { Principal } from '../../../gateway/stages/authenticate/principal.ts'
 
 const robot: Principal = {
   user: {

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import type { Test } from 'tap'
-import { answerAgent } from '../../../gateway/demo/backends/answer-agent.ts'
-import { playScript } from '../../../gateway/demo/backends/play-script.ts'
-import { readScript } from '../../../gateway/demo/backends/read-script.ts'
-import { openJournal, type RecordedRequest } from '../../../gateway/demo/backends/record-requests.ts'
-import { type AnswerRequest, serveBackend } from '../../../gateway/demo/backends/serve-backend.ts'
+import { answerAgent } from '../../../demo/backends/answer-agent.ts'
+import { playScript } from '../../../demo/backends/play-script.ts'
+import { readScript } from '../../../demo/backends/read-script.ts'
+import { openJournal, type RecordedRequest } from '../../../demo/backends/record-requests.ts'
+import { type AnswerRequest, serveBackend } from '../../../demo/backends/serve-backend.ts'
 
 /** The demo's agent worker by itself, which may stumble at first. */
 export type AgentBackend = Readonly<{

@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import type { StreamFailureCode } from '../../../gateway/errors/stream-failure.ts'
+import type { StreamFailureCode } from '../../../gateway/base/errors/stream-failure.ts'
 import { call } from '../../support/client.ts'
 import { startTestGateway, until } from '../../support/gateway.ts'
 import { populate } from '../../support/population.ts'

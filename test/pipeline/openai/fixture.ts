@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import type { RecordedRequest } from '../../../gateway/demo/backends/record-requests.ts'
+import type { RecordedRequest } from '../../../demo/backends/record-requests.ts'
 import type { JsonValue } from '../../support/client.ts'
 import { startTestGateway } from '../../support/gateway.ts'
 import { modelRoutes } from '../../support/streams.ts'

@@ -4,7 +4,7 @@ import { type Parts, pressAccount, pressMemory, pressReads, pressWrites } from '
 
 /** The build has the same exports as the sources. */
 const load = async (): Promise<Parts> => {
-  const dist = new URL('../../../dist/http/', import.meta.url)
+  const dist = new URL('../../../dist/gateway/http/', import.meta.url)
   const names = ['socket/read-turns.js', 'memory-budget.js', 'socket/batched-writer.js']
   return Object.assign({}, ...(await Promise.all(names.map((name) => import(new URL(name, dist).href)))))
 }

@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { guarded } from '../../../gateway/fault/guarded.ts'
+import { guarded } from '../../../gateway/base/fault/guarded.ts'
 import { startFairClock } from '../fair-clock.ts'
 import type { Owner } from '../owner.ts'
 import { type AnswerPlan, BodyCheck, fillBody, tagPattern, unitOf } from './answer-plan.ts'

@@ -1,7 +1,7 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import type { World } from '../../../gateway/demo/world.ts'
+import type { World } from '../../../demo/world.ts'
 import { type Authority, ownNames } from '../certificates.ts'
 import type { Owner } from '../owner.ts'
 import { type Replica, startReplica } from '../replicas.ts'

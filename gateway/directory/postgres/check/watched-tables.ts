@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { guarded } from '../../../fault/guarded.ts'
+import { guarded } from '../../../base/fault/guarded.ts'
 import { attempt } from './attempt.ts'
 import type { DirectoryProblem } from './problem.ts'
 

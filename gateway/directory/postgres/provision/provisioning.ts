@@ -1,5 +1,5 @@
-import { GatewayError } from '../../../errors/gateway-error.ts'
-import { escapeControls } from '../../../lib/text-table.ts'
+import { GatewayError } from '../../../base/errors/gateway-error.ts'
+import { escapeControls } from '../../../base/lib/text-table.ts'
 import { type DeclaredOrganizations, mayBeTakenFor, type StoredOrganization } from '../../../policy/organizations.ts'
 import type { AuditContext } from '../../directory.ts'
 import type { Database, Query } from '../pool.ts'
