@@ -30,7 +30,7 @@ function readChildrensSeconds() {
 let processorSeconds = readProcessorSeconds()
 
 /** A process that is `sallyport`, or one that keeps its modules for many commands. */
-const isStart = (word) => /(?:^|\/)(?:dist\/main|support\/command-host)\.js$/.test(word)
+const isStart = (word) => /(?:^|\/)(?:dist\/gateway\/main|support\/command-host)\.js$/.test(word)
 
 let starts = 0
 subscribe('child_process', ({ process: child }) =>

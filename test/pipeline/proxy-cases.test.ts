@@ -34,7 +34,7 @@ const covers: readonly Cover[] = [
     title: 'a quiet stream gets keep-alives between its events, and never in half of one',
   },
   { rows: 'D06', file: 'pipeline/streams-world', title: 'half an event of the worker never reaches the client' },
-  { rows: 'D06', file: 'relay/event-stream', title: '… in the middle of an event cuts it out' },
+  { rows: 'D06', file: 'stages/relay/event-stream', title: '… in the middle of an event cuts it out' },
   {
     rows: 'D09',
     file: 'pipeline/many-streams',
@@ -61,7 +61,7 @@ const covers: readonly Cover[] = [
     file: 'advisories/h2c-smuggling',
     title: 'an upgrade to h2c is an ordinary request, and its connection goes on',
   },
-  { rows: 'E10', file: 'route/table', title: 'the most specific pattern wins, in any order of the routes' },
+  { rows: 'E10', file: 'stages/route/table', title: 'the most specific pattern wins, in any order of the routes' },
   { rows: 'E10', file: 'spec/policy', title: 'the more specific of two routes decides, whichever is stricter' },
 ]
 

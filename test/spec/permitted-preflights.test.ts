@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { makeAuditFolder, readAudit } from '../support/audit.ts'
 import { type Call, call } from '../support/client.ts'
-import { openRoute, startTestGateway } from '../support/gateway.ts'
+import { openRoute, startTestGateway, until } from '../support/gateway.ts'
 
 const page = 'https://app.example'
 const anyPort = { host: '127.0.0.1', port: 0 }
@@ -111,6 +111,8 @@ for (const dialect of Object.keys(dialects)) {
         ...(dialect === 'ext_authz' ? ['content-length', 'transfer-encoding', 'connection', 'upgrade'] : []),
       ])
         t.ok(removed.includes(name), name)
+    // Lines leave for the file behind the answer.
+    await until(() => readAudit(sink).length > 0, 'the line')
     const [line] = readAudit(sink)
     t.match(line, {
       ...{ listener: 'decision', outcome: 'allowed', status: 200, reason: 'preflight', cause: null, subject: null },
@@ -220,6 +222,7 @@ t.test('metrics count it as a preflight of the public listener: allowed, without
   t.equal((await call(gateway.public, { method: 'OPTIONS', path: '/things/7', headers: preflight })).status, 204)
   const { text } = await call(gateway.admin, { path: '/metrics' })
   t.match(text, /sallyport_decisions_total\{[^}]*route="none"[^}]*reason="allowed"[^}]*\} 2\n/)
+  await until(() => readAudit(sink).length > 1, 'the lines')
   t.match(
     readAudit(sink).map(({ listener, reason, outcome }) => ({ listener, reason, outcome })),
     ['decision', 'public'].map((listener) => ({ listener, reason: 'preflight', outcome: 'allowed' })),
