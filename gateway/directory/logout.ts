@@ -26,6 +26,12 @@ export type ReceivedLogout = Logout &
 export type Logouts = Readonly<{
   requireLoggedIn: (login: Login) => Awaitable<void>
   hasEnded: (login: Login) => boolean
+  /** The moment of the first logout that was heard and is not read yet; infinity where all are read. */
+  unreadSinceMs: () => number
 }>
 
-export const noLogouts: Logouts = { requireLoggedIn: () => undefined, hasEnded: () => false }
+export const noLogouts: Logouts = {
+  requireLoggedIn: () => undefined,
+  hasEnded: () => false,
+  unreadSinceMs: () => Number.POSITIVE_INFINITY,
+}

@@ -47,7 +47,10 @@ export const followMs = 100
 export const followRestMs = 50
 
 /** Files of policies are compared as often. The loading of a large table takes the rest of the second. */
-export const policyLookMs = 250
+export const policyLookMs = 150
+
+/** A file may be half written, so that a second look must agree with the first. */
+export const policySettleMs = policyLookMs
 
 /** After a reload most requests end by themselves within this time, and need not be broken off. */
 export const reloadRestMs = 150
@@ -101,7 +104,10 @@ export const paths: Readonly<Record<string, Path>> = {
   'an open exchange, after everything changed': { everythingEveryMs, restingMs, spreadMs },
   'an open exchange, its facts unreadable, with onUnknown: end': { unprovenMs, lookMs },
   'an open exchange after a logout, by its followed record': { readAgainMs, followMs, followRestMs, gatherMs },
-  'an open exchange after a reload': { policyLookMs, reloadRestMs, lookMs, spreadMs },
+  'an open exchange after a reload': { policyLookMs, policySettleMs, reloadRestMs, lookMs, spreadMs },
+  // Of `spreadMs` only what the second has left is taken.
+  'an open exchange among a crowd whose change was not heard': { readAgainMs, lookMs, restingMs },
+  'an open exchange after a logout that was heard and cannot be read, with onUnknown: end': { unprovenMs, lookMs },
   'an open exchange with an opaque token, beyond its cacheMs': { unprovenMs, lookMs },
   'an open exchange under a decision point, beyond its recheckMs': { unprovenMs, lookMs },
 }

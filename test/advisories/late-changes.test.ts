@@ -1,10 +1,11 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { GatewayError } from '../../gateway/base/errors/gateway-error.ts'
 import { TimeSlicer } from '../../gateway/base/lib/time-slicer.ts'
 import type { Change } from '../../gateway/directory/change.ts'
 import { createChangeQueue } from '../../gateway/directory/change-queue.ts'
-import type { DirectoryFacts, TokenRecord } from '../../gateway/directory/directory.ts'
-import { type Logout, noLogouts } from '../../gateway/directory/logout.ts'
+import { type DirectoryFacts, nameIdentity, type TokenRecord } from '../../gateway/directory/directory.ts'
+import { type Login, type Logout, noLogouts } from '../../gateway/directory/logout.ts'
 import { followLogouts, type LogoutPage } from '../../gateway/directory/logouts/follow-logouts.ts'
 import type { Consultation } from '../../gateway/stages/consult/compose.ts'
 import { JudgeQueue } from '../../gateway/stages/recheck/judge-queue.ts'
@@ -14,7 +15,8 @@ import { OutsideDecisions } from '../../gateway/stages/recheck/outside-decisions
 import { OpenExchanges } from '../../gateway/stages/recheck/recheck.ts'
 import { compileRoutes } from '../../gateway/stages/route/table.ts'
 import { until } from '../support/gateway.ts'
-import { noConsultation, openWith, roles, route, tokenOf } from '../support/open-exchange.ts'
+import { noConsultation, openAs, openWith, roles, route, TestProof, tokenOf, userOf } from '../support/open-exchange.ts'
+import { createRecheckFixture } from '../support/recheck-fixture.ts'
 
 // A change that was heard must count within a second, in whatever order and number others come. A tenant may cause as many
 // of its own as it likes, and a slow database may answer late with what it knew before.
@@ -125,6 +127,7 @@ t.test('changes of its own prolong no exchange that could not be judged', async 
     onUnknown: 'keep',
     unknownMs: 300_000,
     hasEnded: noLogouts.hasEnded,
+    logoutsUnreadSinceMs: noLogouts.unreadSinceMs,
     policy: () => ({ table, roles }),
     readFacts: () => new Promise<never>(() => undefined),
     knownAt: () => state.ms,
@@ -156,6 +159,7 @@ t.test('a tenant that names its own exchanges without an end leaves others their
         return factsOf(tokenOf(1), others)
       },
       countHeard: () => 0,
+      knownAt: () => performance.now(),
       policy: () => ({ table, roles }),
       hasEnded: noLogouts.hasEnded,
       now: () => new Date(0),
@@ -300,3 +304,46 @@ t.test(
     t.equal(state.asked, all.length, 'and each has its answer')
   },
 )
+
+t.test(
+  'an open login ends while a logout that was heard cannot be read, after the time that unknown rights are borne',
+  async (t) => {
+    const login = {} as Partial<Login> as Login // only whether there is one
+    for (const [onUnknown, boundMs] of [
+      ['end', 930],
+      ['keep', 5_000],
+    ] as const) {
+      const clock = { skippedMs: 0, unreadSinceMs: Number.POSITIVE_INFINITY }
+      const monotonicMs = (): number => performance.now() + clock.skippedMs
+      const options = { monotonicMs, logoutsUnreadSinceMs: () => clock.unreadSinceMs }
+      const { recheck, open, state } = createRecheckFixture(t, { onUnknown, unknownMs: 5_000 }, options)
+      const user = userOf(1)
+      const proof = new TestProof(1, { login })
+      state.users.set(nameIdentity(proof), user)
+      const caller = { principal: proof.judge(user), organizationId: 1 }
+      const byLogin = recheck.open(openAs({ caller }, state.table, {}), recheck.countHeard())
+      const { entry: byToken } = open(2)
+      clock.unreadSinceMs = monotonicMs()
+      clock.skippedMs = boundMs - 700
+      await sleep(150)
+      t.equal(byLogin.end, undefined, onUnknown)
+      clock.skippedMs = boundMs
+      await until(() => byLogin.end !== undefined, `${onUnknown}: the end`)
+      t.equal(byLogin.end?.code, 'access_unverified')
+      t.equal(byToken.end, undefined, 'no logout concerns an API token')
+    }
+  },
+)
+
+t.test('a reload ends what it permits no more, while the facts of other exchanges cannot be read', async (t) => {
+  const { recheck, open, state } = createRecheckFixture(t)
+  const { entry } = open(1)
+  open(2)
+  state.read = () => new Promise(() => undefined)
+  recheck.hear({ kind: 'token', id: 2 })
+  await until(() => state.reads.length > 0, 'a read that hangs')
+  state.table = compileRoutes([{ ...route, destination: { kind: 'upstream', name: 'other' } }])
+  recheck.recheckAll()
+  await until(() => entry.end !== undefined, 'the end')
+  t.equal(entry.end?.code, 'access_revoked')
+})

@@ -1,8 +1,10 @@
 import { randomInt } from 'node:crypto'
+import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { formatToken, makeSecret } from '../../gateway/stages/endpoints/token-secret.ts'
 import { call } from '../support/client.ts'
+import { runCommand } from '../support/command-line.ts'
 import { startEndlessUpstream } from '../support/endless-upstream.ts'
 import { parseEvents } from '../support/event-streams.ts'
 import { startFairClock } from '../support/fair-clock.ts'
@@ -112,7 +114,19 @@ testRedisServer(t, 'a revocation ends streams at each worker of each replica, wh
   notifications.cut()
   await untilSources('postgres', false)
   await expectEnds(t, 'redis', replicas, revokeByApi)
+  const command = async (...words: readonly string[]): Promise<void> => {
+    const { code, stderr } = await runCommand([...words, '--config', join(dirname(first.logFile), 'gateway.yaml')])
+    t.equal(code, 0, stderr)
+  }
+  await expectEnds(t, 'command', replicas, ({ tokenId }) => command('tokens', 'revoke', String(tokenId)))
+  const end = ({ tokenId }: Account) => command('sessions', 'end', '--token', String(tokenId))
+  await expectEnds(t, 'order', replicas, end)
   await redis.kill()
+  const untold = await runCommand([
+    ...['sessions', 'end', '--token', '1', '--config', join(dirname(first.logFile), 'gateway.yaml')],
+  ])
+  t.equal(untold.code, 1, 'a change that replicas may not hear of is told')
+  t.match(untold.stderr, /the change is stored, but Redis took no message of it/)
   await untilSources('redis', false)
   await expectEnds(t, 'neither', replicas, revokeBySql)
   notifications.accept()

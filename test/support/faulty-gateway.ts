@@ -66,6 +66,7 @@ export async function startFaultyGateway(t: Test, { spoil, relay, onLine, ...opt
   }
   const recheck = new OpenExchanges({
     hasEnded: noLogouts.hasEnded,
+    logoutsUnreadSinceMs: noLogouts.unreadSinceMs,
     ...noConsultation,
     ...configuration.streams,
     readFacts: async () => ({

@@ -49,6 +49,7 @@ export function createRecheckFixture(t: Test, rules: Partial<ExpiryRules> = {}, 
   const monotonicMs = own.monotonicMs ?? (() => performance.now())
   const recheck = new OpenExchanges({
     hasEnded: noLogouts.hasEnded,
+    logoutsUnreadSinceMs: noLogouts.unreadSinceMs,
     ...noConsultation,
     ...usual,
     ...rules,

@@ -21,6 +21,8 @@ export type FollowLogoutsOptions = Readonly<{
 export type LogoutFollower = Readonly<{
   look: (from: 'changes' | 'start') => void
   requireFresh: () => Awaitable<void>
+  /** The moment of the first logout that was heard and is not read yet; infinity where all are read. */
+  unreadSinceMs: () => number
   stop: () => void
 }>
 
@@ -71,6 +73,7 @@ export function followLogouts(options: FollowLogoutsOptions): LogoutFollower {
       rows.look()
       return answered.catch(orCovered)
     },
+    unreadSinceMs: () => unread.firstMs,
     stop: () => {
       rows.stop()
       reads.fail(new GatewayError('gateway_draining'))

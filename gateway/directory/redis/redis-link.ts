@@ -15,7 +15,7 @@ import {
 } from './refusals.ts'
 
 /** Backends may publish their changes here too, beside the gateway. */
-const channel = 'sallyport:changes'
+export const changesChannel = 'sallyport:changes'
 
 const probeKey = 'sallyport:cluster:0:heartbeat'
 
@@ -57,7 +57,7 @@ export function linkRedis(settings: RedisSettings, handlers: ChangeHandlers): Re
   let isOwing = false
 
   const publish = (change: Change): Promise<void> =>
-    use('publish', (client) => client.publish(channel, formatChange(change))).then(
+    use('publish', (client) => client.publish(changesChannel, formatChange(change))).then(
       () => undefined,
       () => {
         isOwing = true
@@ -164,20 +164,20 @@ async function subscribe(
   const lost = (): void => events.onBroken(new Error('a change could not be taken'))
   const changes = createChangeQueue(handlers.onChange, lost, handlers.onUnreadable)
   const take = (from: string, message: string): void => {
-    if (from === channel) changes.hear(message)
+    if (from === changesChannel) changes.hear(message)
     else if (from === marks) heardAtMs = monotonicMs()
   }
   listener.on('message', guarded('directory', take, lost))
   if (!isCluster(talker)) {
     await requirePrimary(listener, allWritersPublish)
     await requireLoaded(talker)
-    await listener.subscribe(channel)
+    await listener.subscribe(changesChannel)
     return async () => {
       await Promise.all([listener.ping(), requirePrimary(talker, allWritersPublish)])
       await changes.passed()
     }
   }
-  await listener.subscribe(channel, marks)
+  await listener.subscribe(changesChannel, marks)
   return async () => {
     // The mark travels from any node to the listener's, as changes do. Some publishes may reach a node that is down.
     talker.publish(marks, '').then(

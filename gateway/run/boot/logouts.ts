@@ -81,6 +81,7 @@ export function openLogouts(
       return known === undefined ? refuse() : known.then(refuse)
     },
     hasEnded: (login) => table.hasEnded(login),
+    unreadSinceMs: follower.unreadSinceMs,
     hear: (change) => {
       if (change.kind === 'logout-token') obey(change)
       else if (change.kind === 'logout') follower.look('changes')

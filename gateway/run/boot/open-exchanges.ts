@@ -18,7 +18,7 @@ export type WatchedExchanges = Readonly<{ recheck: Recheck; hear: (change: Chang
 type WatchDependencies = Pick<ProcessContext, 'log' | 'metrics'> &
   Readonly<{
     audit: Audit
-    logouts: Pick<OpenLogouts, 'hasEnded' | 'onEnded'>
+    logouts: Pick<OpenLogouts, 'hasEnded' | 'unreadSinceMs' | 'onEnded'>
     decisionPoints: Pick<DecisionPoints, 'askAgain' | 'recheckMsOf' | 'shareOf'>
     heard: HeardLog
     now: () => Date
@@ -39,6 +39,7 @@ export function watchExchanges(
     knownAt,
     policy,
     hasEnded: logouts.hasEnded,
+    logoutsUnreadSinceMs: logouts.unreadSinceMs,
     consultAgain: decisionPoints.askAgain,
     recheckMsOf: decisionPoints.recheckMsOf,
     shareOf: decisionPoints.shareOf,

@@ -11,7 +11,7 @@ import {
   type ResourceName,
 } from '../../directory/directory.ts'
 import type { Logouts } from '../../directory/logout.ts'
-import { batchRestMs, readRetryMs, restingMs, sliceMs, sliceRestMs } from '../../rights/budget.ts'
+import { batchRestMs, lookMs, readRetryMs, restingMs, secondMs, sliceMs, sliceRestMs } from '../../rights/budget.ts'
 import { Turns } from '../../rights/turns.ts'
 import { nameResource } from '../resolve/resource.ts'
 import { readResourceIds } from '../resolve/resource-ids.ts'
@@ -30,7 +30,8 @@ export type JudgeOptions = Readonly<{
   onUnread: (error: unknown) => void
 }>
 
-type JudgeQueueOptions = JudgeOptions & Readonly<{ countHeard: () => number }>
+type JudgeQueueOptions = JudgeOptions &
+  Readonly<{ knownAt: (readAtMs: number) => number; countHeard: () => number }>
 
 type Asked = Readonly<{ policy: CurrentPolicy; policyAtMs: number; heard: number }>
 
@@ -86,6 +87,13 @@ export class JudgeQueue {
     else this.#stale.push(open.owner, open)
   }
 
+  /** Ends an exchange that the policy permits no more. That takes no facts, and must not wait for a database that hangs. */
+  endByPolicy(open: OpenExchange, policy: CurrentPolicy): void {
+    if (open.end || open.isOver) return
+    const match = matchOrEnd(open, policy)
+    if ('code' in match) this.#condemn(open, match)
+  }
+
   read(): void {
     if (!this.#isReading) this.#readAll().catch((error: unknown) => reportFault('timer', error))
   }
@@ -125,7 +133,9 @@ export class JudgeQueue {
       const [open] = (isOfStale ? this.#stale : this.#named).take(1)
       if (open?.queue === (isOfStale ? 'stale' : 'named')) {
         open.queue = 'facts'
-        if (!open.end && !open.isOver) batch.add({ open, match: matchOrEnd(open, policy) })
+        const match = open.end || open.isOver ? undefined : matchOrEnd(open, policy)
+        if (match && 'code' in match) this.#condemn(open, match)
+        else if (match) batch.add({ open, match })
       }
       if (slice.isOver()) await slice.next()
     }
@@ -141,10 +151,7 @@ export class JudgeQueue {
       facts = await readFacts(batch.keys)
     } catch (error) {
       this.#restUntilMs = monotonicMs() + readRetryMs
-      for (const { open, match } of batch.members) {
-        if ('code' in match) this.#ends.add(open, match)
-        else open.queue = 'none'
-      }
+      for (const { open } of batch.members) if (open.queue !== 'condemned') open.queue = 'none'
       this.#options.onUnread(error)
       return
     }
@@ -165,19 +172,29 @@ export class JudgeQueue {
     facts: DirectoryFacts,
     { policy, policyAtMs, heard, factsAtMs }: Asked & Readonly<{ factsAtMs: number }>,
   ): Promise<void> {
+    if (open.queue === 'condemned') return
     const { hasEnded, now } = this.#options
-    const end =
-      'code' in match
-        ? match
-        : (findLogout(open, hasEnded) ?? (await findKeyEnd(open)) ?? judgeAgain(open, match, facts, policy, now()))
+    const end = findLogout(open, hasEnded) ?? (await findKeyEnd(open)) ?? judgeAgain(open, match, facts, policy, now())
     if (end) {
-      this.#ends.add(open, end)
+      this.#condemn(open, end)
       return
     }
     const isOutdated = open.queue === 'outdated-facts'
     open.queue = 'none'
-    if (!('code' in match)) open.noteMatch(match)
+    open.noteMatch(match)
     this.#verdicts.keep(open, { policyAtMs, heard, factsAtMs, isOutdated }, facts)
+  }
+
+  /** It keeps its standing until its turn to end comes, at most `spreadMs` later, and is read for no more meanwhile. */
+  #condemn(open: OpenExchange, end: AccessEnd): void {
+    open.queue = 'condemned'
+    this.#ends.add(open, end, this.#dueAtMs(open))
+  }
+
+  /** The end of the second since its right was named, or known to hold. The facts of a stale one are proven by nothing. */
+  #dueAtMs({ standing, isStale, verifiedAtMs }: OpenExchange): number {
+    const knownAtMs = isStale ? verifiedAtMs : this.#options.knownAt(verifiedAtMs)
+    return (standing.kind === 'named' ? standing.sinceMs : knownAtMs) + secondMs - lookMs
   }
 
   #beginSlice() {
@@ -212,7 +229,7 @@ const mostKeys = 500
 const shareOfCrowd = 0.1
 const membersPerKey = 2
 
-type Judging = Readonly<{ open: OpenExchange; match: RouteMatch | AccessEnd }>
+type Judging = Readonly<{ open: OpenExchange; match: RouteMatch }>
 
 /** A tenth of a crowd, so that other requests are answered between the statements. An infinite crowd has the largest. */
 class FactBatch {
@@ -243,7 +260,6 @@ class FactBatch {
     const { proof } = open
     if (proof?.kind === 'oauth') this.#identities.set(nameIdentity(proof), proof)
     if (proof?.kind === 'api-token') this.#tokens.add(proof.id)
-    if ('code' in match) return
     const resource = nameResource(match, readResourceIds(match, open.idHeader) ?? [])
     if (resource) this.#resources.set(`${resource.kind.fingerprint} ${resource.id}`, resource)
     addIfKnown(this.#agents, agentIdOf(match, open.idHeader))

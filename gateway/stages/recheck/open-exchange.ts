@@ -52,7 +52,7 @@ export type Standing =
 const proven: Standing = { kind: 'proven' }
 const stale: Standing = { kind: 'stale' }
 
-type QueuePlace = 'none' | 'stale' | 'named' | 'facts' | 'outdated-facts'
+type QueuePlace = 'none' | 'stale' | 'named' | 'facts' | 'outdated-facts' | 'condemned'
 
 /**
  * An exchange that was permitted and has not ended, with the facts by which it is judged again. Three things of it change
@@ -71,7 +71,8 @@ type QueuePlace = 'none' | 'stale' | 'named' | 'facts' | 'outdated-facts'
  *     none ──▶ stale ──▶ facts ── judged, or unread ──▶ none
  *      ╰─────▶ named ──▶ ╯ ╰── named meanwhile ──▶ outdated-facts ── judged ──▶ named
  *
- * One that waits as `stale` goes over to `named` when a change names it.
+ * One that waits as `stale` goes over to `named` when a change names it. Each place becomes `condemned` once a verdict is
+ * against it: its end comes at most `spreadMs` later, and until then it keeps its standing.
  *
  * The third is its request: `permitted` until its head is written, `forwarded` until the head of the response is in, and
  * then `answered`. An answered one holds no user and no credential, since thousands are open for hours. If the client

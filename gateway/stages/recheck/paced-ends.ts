@@ -24,8 +24,11 @@ export class PacedEnds {
     this.#monotonicMs = monotonicMs
   }
 
-  add(open: OpenExchange, end: AccessEnd): void {
-    if (this.#condemned.size === 0) this.#spreadUntilMs = this.#monotonicMs() + spreadMs
+  /** The first that is due sets the pace of all that wait: its second may have passed in part before it was judged. */
+  add(open: OpenExchange, end: AccessEnd, dueAtMs: number): void {
+    const nowMs = this.#monotonicMs()
+    if (this.#condemned.size === 0) this.#spreadUntilMs = nowMs + spreadMs
+    this.#spreadUntilMs = Math.min(this.#spreadUntilMs, Math.max(nowMs, dueAtMs))
     this.#condemned.push(open.owner, { open, end })
     if (!this.#isEnding) this.#endAll().catch((error: unknown) => reportFault('timer', error))
   }

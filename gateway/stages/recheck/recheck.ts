@@ -1,6 +1,7 @@
 import { guarded, reportFault } from '../../base/fault/guarded.ts'
 import type { Change } from '../../directory/change.ts'
 import type { DirectoryFacts, SessionEnd } from '../../directory/directory.ts'
+import type { Logouts } from '../../directory/logout.ts'
 import {
   cutOffMs,
   factMs,
@@ -16,7 +17,7 @@ import { HeardLog } from '../../rights/heard.ts'
 import { ExchangeRegister } from './exchange-register.ts'
 import { ExpiryClock, type ExpiryRules, expiryOf } from './expiry.ts'
 import { decides, HeardScan, mayConcern } from './heard-scan.ts'
-import { orderedBy, unverified } from './judge-again.ts'
+import { type CurrentPolicy, orderedBy, unverified } from './judge-again.ts'
 import { findLogout, type JudgedAt, type JudgeOptions, JudgeQueue } from './judge-queue.ts'
 import { type ExchangePage, type ExchangeQuery, matchesFilter } from './list-exchanges.ts'
 import { OpaqueTokens } from './opaque-tokens.ts'
@@ -30,6 +31,7 @@ export type RecheckOptions = ExpiryRules &
   Readonly<{
     /** The last moment at which facts that were read then are known to have held. */
     knownAt: (readAtMs: number) => number
+    logoutsUnreadSinceMs: Logouts['unreadSinceMs']
     processId: number
     onEnded: (end: AccessEnd, open: OpenExchange) => void
     /** A decision was made again for a request that waits for it. */
@@ -185,7 +187,13 @@ export class OpenExchanges {
     this.#log.noteEverything()
     this.#reloadedAt = this.#log.position
     setTimeout(
-      guarded('timer', () => this.#markStale()),
+      guarded('timer', () => {
+        let policy: CurrentPolicy | undefined
+        this.#markStale((open) => {
+          policy ??= this.#options.policy()
+          this.#queue.endByPolicy(open, policy)
+        })
+      }),
       reloadRestMs,
     ).unref()
   }
@@ -242,10 +250,13 @@ export class OpenExchanges {
   }
 
   /** Nothing was heard of one exchange alone: `onUnknown` decides about those whose facts cannot be read. */
-  #markStale(): void {
+  #markStale(look: (open: OpenExchange) => void = () => undefined): void {
     this.#staleSinceMs = this.#options.monotonicMs()
     this.#open.visit(
-      (open) => open.markStale(this.#knownAt(open)),
+      (open) => {
+        open.markStale(this.#knownAt(open))
+        look(open)
+      },
       () => this.#sweep(),
     )
   }
@@ -280,10 +291,16 @@ export class OpenExchanges {
     const ageMs = open.proof || open.isStale ? nowMs - this.#knownAt(open) : 0
     const namedForMs = standing.kind === 'named' ? nowMs - standing.sinceMs : 0
     if (open.expiresAtMs !== undefined && nowMs >= open.expiresAtMs) this.#finish(open, expiryOf(open))
-    else if (namedForMs > namedMs || ageMs > this.#longestUnknownMs) this.#finish(open, unverified())
+    else if (namedForMs > namedMs || Math.max(ageMs, this.#unreadForMs(open, nowMs)) > this.#longestUnknownMs)
+      this.#finish(open, unverified())
     else if (standing.kind !== 'proven' || ageMs > readAgainMs) this.#queue.add(open)
     this.#opaque.look(open, nowMs)
     this.#outside.look(open, nowMs)
+  }
+
+  /** A logout that was heard may be this one's. Proof that no change was missed says nothing of it until it is read. */
+  #unreadForMs({ proof }: OpenExchange, nowMs: number): number {
+    return proof?.kind === 'oauth' && proof.login ? nowMs - this.#options.logoutsUnreadSinceMs() : 0
   }
 
   get #longestUnknownMs(): number {

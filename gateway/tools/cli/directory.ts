@@ -18,7 +18,7 @@ import { loadPolicy } from '../../policy/load.ts'
 import type { Roles } from '../../policy/role.ts'
 import { listIdentityIssuers } from '../../run/boot/issuer-trust.ts'
 import { parseId } from '../../stages/resolve/organization-id.ts'
-import { hearClusters } from './heartbeats.ts'
+import { hearClusters, tellReplicas } from './heartbeats.ts'
 
 export type CommandTools = Readonly<{
   directory: DirectoryStore
@@ -61,21 +61,36 @@ export async function withDirectory<Result>(
   }
   const opened = openDatabase(settings, () => undefined)
   const stored = createPostgresDirectory(opened, { noteTokenUse: () => undefined, onLinked: () => undefined })
+  const directory = configuration.directory.kind === 'both' ? joinDeclared(stored, policy) : stored
+  const clusters = createClusterStore(opened)
+  const provisioning = createProvisioning(opened, policy.organizations)
+  const { add } = createSessionEndStore(opened)
+  let hasWritten = false
+  const noteWritten = <Result>(result: Result): Result => {
+    hasWritten = true
+    return result
+  }
   try {
     await requireUsable(opened.query)
-    return await work({
-      directory: configuration.directory.kind === 'both' ? joinDeclared(stored, policy) : stored,
+    const result = await work({
+      directory: { ...directory, revokeToken: (...asked) => noteWritten(directory.revokeToken(...asked)) },
       findUser: (id) => findUser(opened.query, id),
       readTokenTrail: (tokenId) => readTokenTrail(opened.query, tokenId),
-      clusters: createClusterStore(opened),
+      clusters: {
+        ...clusters,
+        suspend: (...asked) => noteWritten(clusters.suspend(...asked)),
+        resume: (...asked) => noteWritten(clusters.resume(...asked)),
+      },
       staleAfterMs: cluster.staleAfterMs,
-      hear: (clusters) => hearClusters(redis, clusters),
+      hear: (listed) => hearClusters(redis, listed),
       roles: policy.roles,
-      provisioning: createProvisioning(opened, policy.organizations),
-      endSessions: createSessionEndStore(opened).add,
+      provisioning: { ...provisioning, change: (...asked) => noteWritten(provisioning.change(...asked)) },
+      endSessions: (...asked) => noteWritten(add(...asked)),
       hasEnded: (login) => findLogout(createLogoutStore(opened.query), login),
       issuers: listIdentityIssuers(issuers),
     })
+    if (hasWritten) await tellReplicas(redis)
+    return result
   } finally {
     await opened.close()
   }

@@ -110,6 +110,7 @@ function startReplica({ world, draw, sleep, readRow, readUser, ask }: HistoryFix
   const table = new LogoutTable()
   const recheck = new OpenExchanges({
     hasEnded: (login) => table.hasEnded(login),
+    logoutsUnreadSinceMs: () => followed.unreadSinceMs(),
     ...noConsultation,
     endAtExpiry: 'websocket',
     maxLifeMs: 3_600_000,

@@ -48,12 +48,12 @@ function createEndsFixture(t: Test) {
     },
     () => state.ms,
   )
-  const add = (organization: number): void =>
-    ends.add(new OpenExchange(openWith(tokenOf(organization), table, {}), 0, 0, 0), end)
+  const add = (organization: number, dueAtMs = Number.POSITIVE_INFINITY): void =>
+    ends.add(new OpenExchange(openWith(tokenOf(organization), table, {}), 0, 0, 0), end, dueAtMs)
   const addWithout = (user: number): void => {
     const record = tokenOf(user)
     const homeless = { ...record, user: { ...record.user, roles: [] } }
-    ends.add(new OpenExchange(openWith(homeless, open, {}), 0, 0, 0), end)
+    ends.add(new OpenExchange(openWith(homeless, open, {}), 0, 0, 0), end, Number.POSITIVE_INFINITY)
   }
   return { state, add, addWithout }
 }
@@ -116,4 +116,20 @@ t.test('the end of a user without an organization does not wait for those of a c
   }
   t.ok(state.ended.includes(2), 'it has had its turn')
   t.ok(state.ended.length < 10)
+})
+
+t.test('a crowd whose second has passed in part ends in what is left of it', async (t) => {
+  for (const leftMs of [100, 0, -50]) {
+    const { state, add } = createEndsFixture(t)
+    for (let count = 0; count < 200; count += 1) add(1, 1_000 + leftMs)
+    let counted = 0
+    for (let turn = 0; turn < patience && state.ended.length < 200; turn += 1) {
+      await nextTurn()
+      for (; counted < state.restsMs.length; counted += 1) state.ms += state.restsMs[counted] ?? 0
+      state.goOn()
+    }
+    t.equal(state.ended.length, 200)
+    const rested = state.restsMs.reduce((sum, ms) => sum + ms, 0)
+    t.ok(rested <= Math.max(0, leftMs), `${leftMs} ms left: ${rested} ms of rests`)
+  }
 })
