@@ -5,6 +5,7 @@ import type { TokenRecord, WrongSecret } from '../../directory/directory.ts'
 
 export type ApiToken = Readonly<{ id: number; hash: string }>
 
+/** The largest `integer` of PostgreSQL: no token of a larger id is stored (SPEC section 2.6). */
 const largestId = 2_147_483_647
 
 /**

@@ -16,6 +16,7 @@ export type VerifyLogout = (token: string, clientAddress?: string) => Promise<re
 
 const logoutEvent = 'http://schemas.openid.net/event/backchannel-logout'
 
+/** Back-Channel Logout 1.0, 2.4, prefers two minutes at most; the rest is for an issuer's repeats. */
 const longestAgeSeconds = 300
 
 export const createVerifyLogout =

@@ -2,6 +2,7 @@ import { createBoundedMap } from '../../base/lib/bounded-map.ts'
 
 export type FindAbilities = (scopes: readonly unknown[]) => readonly string[]
 
+/** As many as ten scopes have; a provider grants far fewer. A list that is left out is composed anew. */
 const mostCombinations = 1_000
 
 /**

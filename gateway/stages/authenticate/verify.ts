@@ -77,6 +77,7 @@ export function createVerify({ issuers, verified, onRead, introspect }: VerifyOp
   }
 }
 
+/** RFC 6750 sets no limit. Google documents 2,048 bytes at most; a token is held while its issuer is asked. */
 const opaqueLimitBytes = 4096
 
 /**

@@ -3,6 +3,7 @@ import { parseUnambiguous } from '../../base/lib/parse-shallow.ts'
 /** An answer is a few booleans with reasons, and each that is awaited may take this much memory. */
 export const answerLimitBytes = 64 * 1024
 
+/** AuthZEN's context is free-form, and reasons nest a few levels deep; the bound keeps the reader's stack flat. */
 const mostDepth = 32
 
 export class UnusableDecision extends Error {}

@@ -2,6 +2,7 @@ import { GatewayError, type ValidationMessage } from '../../base/errors/gateway-
 import { parseUnambiguous } from '../../base/lib/parse-shallow.ts'
 import type { ConfirmedBody, RequestFacts } from './request-facts.ts'
 
+/** A mint with all its fields has a few KiB, and the whole body is held (docs/guides/write-policies.md). */
 const bodyLimitBytes = 64 * 1024
 
 /** No body of an endpoint nests its members deeper. */

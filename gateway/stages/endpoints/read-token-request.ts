@@ -6,6 +6,8 @@ export type TokenRequest = Readonly<{ name: string | null; scope: string; expire
 export type ExpiryBounds = Readonly<{ now: Date; latest: Date | null }>
 
 const known = new Set(['name', 'scope', 'expiresAt'])
+
+/** SPEC section 6, and the `varchar(255)` of AdonisJS. */
 const nameLimit = 255
 
 export function readTokenRequest(

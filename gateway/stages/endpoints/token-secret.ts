@@ -6,6 +6,8 @@ export type TokenSecret = Readonly<{ secret: string; hash: string }>
 export type DrawInteger = (limit: number) => number
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+
+// As AdonisJS draws (SPEC section 2.6).
 const randomLength = 40
 
 /** 40 characters have 238 bits. The checksum lets secret scanners recognize a token offline. */

@@ -111,6 +111,7 @@ export const toAudit = ({ user, caller: { principal, organization }, facts }: To
 
 type PageRequest = Readonly<{ page: number; perPage: number }>
 
+/** With 100 a page it passes any account, and its offset stays an `integer` of PostgreSQL. */
 const largestPage = 1_000_000
 
 /** `page` starts at 1; `perPage` is 1 to 100, by default 20. Other values are 422 (SPEC section 6). */

@@ -2,6 +2,7 @@ import type { JWK } from 'jose'
 import { findDue, sortBySchedule } from './schedule.ts'
 import type { SigningKey } from './signing-keys.ts'
 
+/** SPEC section 11: `exp` - `iat` is exactly 60. */
 export const lifetimeSeconds = 60
 
 /** A header is reused for at most this long, so that a backend has most of its lifetime left. */

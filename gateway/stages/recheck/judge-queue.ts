@@ -42,6 +42,7 @@ export type Verdicts = Readonly<{
   keep: (open: OpenExchange, asked: JudgedAt, facts: DirectoryFacts) => void
 }>
 
+/** Those that a change named must end within the second, so they keep two places of three. */
 const staleEvery = 3
 
 /**
@@ -224,6 +225,10 @@ function matchOrEnd(open: OpenExchange, policy: CurrentPolicy) {
   }
 }
 
+/**
+ * Keys of one statement. Below 50 the round trip costs more than the keys; the most is that of the budgets. Exchanges
+ * of one caller share a key, and yet each takes time to judge, so the members have a bound of their own.
+ */
 const fewestKeys = 50
 const mostKeys = 500
 const shareOfCrowd = 0.1

@@ -26,8 +26,11 @@ export type ListedExchange = Readonly<{
 
 export type ExchangePage = Readonly<{ total: number; exchanges: readonly ListedExchange[] }>
 
+/** At under 1 KiB each a page fits the 2 MiB that `sallyport sessions` reads. A person reads a hundred. */
 export const pageLimit = 1_000
 const usualLimit = 100
+
+/** Twice the longest value, a request id of 128 characters. */
 const wordLimit = 256
 
 export function readExchangeQuery(parameters: URLSearchParams): ExchangeQuery | string {

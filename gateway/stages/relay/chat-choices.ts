@@ -99,6 +99,8 @@ function carriesContent(data: Buffer, start: number, end: number): boolean {
 }
 
 const empty: readonly string[] = ['null', '""', '[]', '{}']
+
+// `null` is the longest of them.
 const longestEmpty = 4
 
 const isEmpty = (data: Buffer, start: number, end: number): boolean =>

@@ -1,6 +1,7 @@
 export const lineFeed = 0x0a
 export const carriageReturn = 0x0d
 
+/** Blank lines and comments of a keep-alive are shorter; for longer lines the native search is faster. */
 const shortLineBytes = 8
 
 export type FindLineEnd = (from: number) => number

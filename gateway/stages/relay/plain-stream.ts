@@ -5,6 +5,7 @@ import { carriageReturn, lineFeed } from './line-ends.ts'
 import { withoutByteOrderMark } from './stream-state.ts'
 import type { StartTimer, Timer } from './timer.ts'
 
+/** The second of two line ends may be CR LF, so that three bytes tell a blank line. */
 const tailBytes = 3
 const tailMask = 0xff_ff_ff
 

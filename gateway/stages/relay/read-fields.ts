@@ -10,7 +10,11 @@ export type EventFields = Readonly<{
 const names = { event: Buffer.from('event'), data: Buffer.from('data'), id: Buffer.from('id') }
 const colon = 0x3a
 const space = 0x20
+
+/** Names of OpenAI's events have under 50 characters; a longer one is unknown anyway. */
 const nameLimitBytes = 64
+
+/** Below it a loop costs less than the call of `copy`. */
 const shortBytes = 16
 const noData: Buffer = Buffer.alloc(0)
 

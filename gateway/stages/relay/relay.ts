@@ -46,6 +46,7 @@ export type Relaying = Readonly<{
   drainStreams: () => number
 }>
 
+/** SPEC section 6. A base64 image of 12 MiB fits; each worker holds unfinished events within `limits.heldBytes`. */
 const eventLimitBytes = 16 * 1024 * 1024
 
 export function createRelay(options: RelayOptions): Relaying {

@@ -59,8 +59,10 @@ function standsAt(json: Buffer, start: number, word: string): boolean {
   return true
 }
 
+/** Only ids, types, indexes and reasons are read, of under 100 characters. */
 const scalarLimitBytes = 512
 
+/** 2^53 - 1 has 16 digits: any number of 15 is exact. */
 const safeDigits = 15
 
 export function readScalar(json: Buffer, start: number, end: number): unknown {

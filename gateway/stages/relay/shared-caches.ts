@@ -15,6 +15,7 @@ export function composeCacheControl(
   return lines.length === 1 ? remember(only) : compose(lines)
 }
 
+/** Backends send few and short values. One that invents more takes 64 KiB of characters at most. */
 const rememberedValues = 256
 const rememberedLength = 128
 const remembered = new Map<string, string | undefined>()

@@ -16,6 +16,8 @@ const toClosing = 2
 const mostDepth = 512
 
 const number = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
+
+/** Doubles have at most 24 characters. A longer word is not copied to be tested. */
 const longestNumber = 512
 
 /**
@@ -104,6 +106,8 @@ function endOfText(json: Buffer, start: number): number {
 
 const escapable: ReadonlySet<number> = new Set(Buffer.from('"\\/bfnrtu'))
 const unicode = 0x75
+
+// RFC 8259 7: `\u` and four digits.
 const hexDigits = 4
 
 const isHexDigit = (byte: number): boolean =>

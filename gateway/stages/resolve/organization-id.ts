@@ -1,5 +1,6 @@
 import { GatewayError } from '../../base/errors/gateway-error.ts'
 
+/** The largest `integer` of PostgreSQL: a larger id would make each query an error. */
 const largestId = 2_147_483_647
 
 export function parseId(text: string): number | undefined {

@@ -7,6 +7,7 @@ import type { RequestTarget } from '../receive/target.ts'
  */
 const ambiguous = /[%;A-Z]|\/$|\.(?:\/|$)/
 
+/** Honest paths have a handful. This bounds the set in memory, as `mostCharacters` bounds the work. */
 const mostReadings = 256
 
 /**
@@ -15,6 +16,7 @@ const mostReadings = 256
  */
 export const mostCharacters = 96 * 1024
 
+/** To set up a change costs about as much as so many characters, so that short readings are not free. */
 const leastCharacters = 64
 
 /**

@@ -23,8 +23,10 @@ export type QuestionOptions = Readonly<{
   monotonicMs: () => number
 }>
 
+/** Four times the longest JWT of an issuer by default: an answer has the same claims, and `maxInFlight` may be held. */
 const answerLimitBytes = 64 * 1024
 
+/** RFC 7662 has flat members, and providers add claims of a few levels; the bound keeps the reader's stack flat. */
 const mostDepth = 32
 
 export function createQuestion(options: QuestionOptions): AskAboutToken {

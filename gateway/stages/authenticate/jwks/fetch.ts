@@ -3,6 +3,7 @@ import { parseShallow } from '../../../base/lib/parse-shallow.ts'
 import { askIssuer, type Fetch, type IssuerRoute, inTime, nameAddress } from '../ask-issuer.ts'
 import type { LoadKeys } from './refresh.ts'
 
+/** Room for 256 keys of 4 KiB: an RSA key with a chain of certificates (`x5c`, RFC 7517 4.7) has about as many. */
 const responseLimitBytes = 1024 * 1024
 
 /** `insecure` allows keys by http on another machine (`issuers[].insecure`). */
