@@ -4,6 +4,7 @@ import { suggestName } from './near-name.ts'
 import { listLevels, type ResourceKind, type ResourceKinds } from './resource-kind.ts'
 import type { Roles } from './role.ts'
 
+/** Each level is one more query of a request. A document in a folder of a project in a workspace has four. */
 const mostLevels = 4
 
 export function compileResources(files: readonly PolicyFile[], roles: Roles, problems: Problem[]): ResourceKinds {

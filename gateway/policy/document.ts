@@ -46,6 +46,7 @@ export function parseYaml(name: string, text: string): YamlFile {
   return file
 }
 
+/** The schemas nest about ten levels. The package calls itself for each level, and eight columns indent one at most. */
 const mostDepth = 64
 const mostIndent = 512
 

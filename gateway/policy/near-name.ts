@@ -1,3 +1,4 @@
+/** The distance of two names takes quadratic time, and names of policies have under 40 characters. */
 const longestName = 64
 
 export function findNearName(written: string, known: Iterable<string>): string | undefined {

@@ -56,6 +56,7 @@ export function mayBeTakenFor(
   return bySlug.has(foldName(name)) || byId.has(Number(foldName(key).replaceAll('_', '')))
 }
 
+/** Folding takes time by length, and slugs are short. A longer name counts as taken, which refuses and never admits. */
 const mostCharacters = 1_000
 
 /** Folds as a collation without case and accents does. Marks go first, since sorting them takes quadratic time. */

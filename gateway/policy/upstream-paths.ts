@@ -42,6 +42,7 @@ export function indexUpstreamPaths(routes: readonly Route[], trie: RouteTrie): U
 
 const none: readonly ValuePlace[] = []
 
+/** Pairs take quadratic time at each load. Beyond it all routes count as contested, which is slower and as strict. */
 const mostCompared = 64
 
 function listContested({ images }: Place): readonly Route[] {
@@ -173,6 +174,7 @@ export function foldName(text: string): string {
   return name.replace(/(?<![.\s])[.\s]+$/, '').trimStart()
 }
 
+/** As deep as `stages/receive/segment.ts` follows escapes: a name that is nested deeper never reaches an upstream. */
 const decodingDepth = 8
 
 function decode(text: string): string {
