@@ -180,6 +180,7 @@ export type Surplus = Readonly<{
 /** Sends a request and resolves when the final head of the answer is in; rejects with an `UpstreamError`. */
 export type Send = (request: UpstreamRequest) => Promise<UpstreamResult>
 
+/** As long as CoreDNS lets the names of Kubernetes be kept by default: an address that moved is left within seconds. */
 export const usualDnsCacheMs = 5_000
 
 export type HeldMemory = Readonly<{

@@ -61,8 +61,10 @@ export interface MemoryAccount {
   onRelief(listener: (() => void) | undefined): void
 }
 
+/** A piece's buffer object and place take over a hundred bytes of memory (test/advisories/small-pieces.test.ts). */
 export const pieceBytes = 128
 
+/** Honest pieces have kilobytes, and fill a buffer sooner. A peer that sends single bytes is paused here. */
 export const mostPieces = 256
 
 export class Holding {

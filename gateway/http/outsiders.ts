@@ -68,6 +68,7 @@ type Received = Readonly<{
   body: Buffer
 }>
 
+/** A decision point stands near. Undici's default of 10 s would keep one of few places for a host that is down. */
 const connectMs = 1_000
 
 export function openKeptClient(

@@ -1,5 +1,6 @@
 import { framingLimitBytes } from './chunk-reader.ts'
 
+// V8 joins strings by an object of four words of 64 bits.
 const ropeBytes = 32
 
 /** Counts the bytes of a message besides its body. Positions are offsets into the current read. */

@@ -36,6 +36,7 @@ export type MessageHead = Readonly<{
 /** A body in more pieces is copied into one: each piece costs far more than a byte. */
 const pieceLimit = 8
 
+/** Below it a loop costs less than the call of `copy`. */
 const smallPieceBytes = 16
 
 /**
@@ -44,6 +45,7 @@ const smallPieceBytes = 16
  */
 const windowBytes = 4 * 1024
 
+/** A message keeps so much more text at most, which costs less than the search for the end of its head. */
 const shortBytes = 1024
 
 /** With a target of this length, the target is blamed for a head that is too large. */
@@ -301,8 +303,10 @@ function withoutSpacesBehind(value: string): string {
   return end === value.length ? value : value.slice(0, end)
 }
 
+/** Several times the names in use, so that few share a slot; with names of 32 bytes it holds 16 KiB at most. */
 const nameSlotCount = 512
 
+/** `access-control-allow-credentials` has as many; longer ones are rare. */
 const longestSharedName = 32
 
 const nameSlots: (string | undefined)[] = Array.from({ length: nameSlotCount }, () => undefined)

@@ -13,6 +13,7 @@ import { resetConnection } from '../socket/transport.ts'
 import { describeCertificate } from '../tls/certificates.ts'
 import type { Http1RequestBody } from './request-body.ts'
 
+/** Nearly all heads are smaller, and the memory that each connection counts as has room for these. */
 const usualHeadBytes = 4 * 1024
 
 /** Copies of a head: the one that was read, and the one composed for the upstream. */

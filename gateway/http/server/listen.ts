@@ -20,6 +20,8 @@ const highWaterMark = 16 * 1024
 
 /** A new connection costs later turns some ten times as much: its first request, and an upstream connection. */
 const newcomersShare = 1 / 20
+
+/** Even short turns admit newcomers. The most is what arrivals have of a turn (docs/explanation/budgets.md). */
 const leastPartMs = 0.05
 const mostPartMs = 1
 

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net'
 import { guarded } from '../../base/fault/guarded.ts'
 
+/** Several round trips around the world: a peer has read the last response by then and closes. */
 const lingerMs = 1_000
 
 /** Time before a reset, which must come within a second. */

@@ -21,6 +21,7 @@ class BufferPool {
   }
 }
 
+/** Node reads at most 64 KiB at once from a socket. */
 const largeBytes = 64 * 1024
 const largeBuffers = new BufferPool(largeBytes)
 const middleBuffers = new BufferPool(largeBytes / 2)

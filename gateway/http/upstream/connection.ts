@@ -25,6 +25,7 @@ import { type CycleConnection, RequestCycle } from './request-cycle.ts'
 import type { Resolvers } from './response.ts'
 import { isCloseNotice } from './surplus.ts'
 
+/** Four times the default of Node's own client: answers to logins with many cookies stay below it. */
 const headLimitBytes = 64 * 1024
 
 /** Buffer before its client is paused. From Node 22 on the default is four times as large. */

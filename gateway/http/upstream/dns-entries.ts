@@ -14,6 +14,7 @@ export type Entry = {
 /** Names come from the configuration and from clusters, which must not add up. */
 const maximumNames = 1_000
 
+/** A name that fails is asked again only while connections need it; names of the past cost the name servers nothing. */
 const usedMs = 60_000
 
 export type Entries = Readonly<{

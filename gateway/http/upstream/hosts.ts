@@ -9,6 +9,7 @@ export type Hosts = Readonly<{
   expand: (name: string) => readonly string[]
 }>
 
+/** As long as an answer of a name server is fresh by default (`dns.cacheMs`). */
 const rereadMs = 5_000
 
 /** Both files are small and local; a lookup every few seconds may wait for them. */

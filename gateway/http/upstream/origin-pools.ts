@@ -26,6 +26,7 @@ export type OriginPoolsOptions<Connection> = Readonly<{
   drop: (connection: Connection) => void
 }>
 
+/** Addresses of clusters come and go, and must not add up. As many as there are names (`maximumNames`). */
 export const mostPools = 1_000
 
 /** Below it the order of use does not matter, and a request saves the time of keeping it. */

@@ -13,6 +13,7 @@ export type UploadEvents = Readonly<{
   failed: (error: UpstreamError) => void
 }>
 
+/** As `coalesceLimit`: Node writes a head and a body up to this size as one string, without a copy. */
 const smallBytes = 16 * 1024
 
 /** Writes a head and its body. The head waits for the first bytes or the end of the body. */
