@@ -1,6 +1,7 @@
 import type { Log } from './log/log.ts'
 import type { ConnectionMetrics } from './metrics/connections.ts'
 
+/** A proxy is mended in hours, and the metric counts each request meanwhile. */
 const warnEveryMs = 3_600_000
 
 /** Trusted proxies alone are remembered, so more of them than this are pods of one kind, whose warnings say the same. */

@@ -75,6 +75,7 @@ type Findings = {
   isPreflight?: true
 }
 
+/** As on the console: a list of exchanges must tell one from another, and thousands may keep their paths open. */
 const pathLimit = 256
 
 /** A label for unmatched requests, so that unknown paths cannot multiply series. */

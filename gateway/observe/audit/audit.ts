@@ -40,9 +40,11 @@ type AuditDependencies = Readonly<{
   monotonicMs: () => number
 }>
 
+/** Once a second (docs/reference/audit.md): a look costs one call, and a rotated file loses no more than a second. */
 const retryMs = 1_000
 const followMs = 1_000
 
+/** Thousands of lines a second may be lost; the metric counts them as they go. */
 const complainEveryMs = 10_000
 
 export const noAudit: Audit = {

@@ -14,6 +14,7 @@ export type LineWriterOptions = Readonly<{
   onRecovered: () => void
 }>
 
+/** A reader that lives empties a pipe of 64 KiB in this time, and each attempt costs a system call. */
 const fullPipeMs = 10
 
 /**

@@ -68,6 +68,8 @@ export const lineLimitBytes = atomicBytes
 
 /** A path with many characters to escape is cut sooner, so that the line fits. */
 const pathLimits = [1_024, 256, 64] as const
+
+/** With these a line fits `lineLimitBytes`. Registered methods have at most 17 characters, IPv6 addresses 45. */
 const methodLimit = 32
 const addressLimit = 64
 const nameLimit = 256

@@ -1,7 +1,9 @@
 import type { Log } from './log.ts'
 
+/** One line a minute tells that an address still guesses, however fast. */
 const minuteMs = 60_000
 
+/** A botnet of more addresses is one count: at most 17 lines a second, and a bounded map. */
 const addressesPerMinute = 1_000
 
 export function createGuessLog(log: Pick<Log, 'warn'>, monotonicMs: () => number): (owner: string) => void {

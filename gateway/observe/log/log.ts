@@ -31,12 +31,16 @@ export type LogFields = Readonly<Record<string, unknown>>
 /** Largest write when lines cannot be mixed: the gateway is the only writer, or the output is a file. */
 const writtenBytes = 65_536
 
+/** A person who follows the log notices no such delay, and hundreds of lines share a write. */
 const delayMs = 100
 
+/** A flood makes at most 50 writes a second; a rare line leaves at once. */
 const floodMs = 20
 
+/** A full disk takes longer to recover, and one attempt in a second costs nothing. */
 const retryMs = 1_000
 
+/** The default of `log.bufferBytes`, for processes without a configuration. About 10,000 lines of requests. */
 const defaultBufferBytes = 4 * 1024 * 1024
 
 export type LogOptions = Readonly<{

@@ -4,6 +4,7 @@ import { redactPath } from '../log/redact.ts'
 
 export type OutgoingCall = Readonly<{ method: string; upstream: Upstream }>
 
+/** As much as the audit keeps of a path, so that both name a request alike. */
 export const pathLimit = 1_024
 
 /** Follows the semantic conventions for HTTP clients, but leaves out the query, where careless clients put secrets. */

@@ -83,7 +83,10 @@ async function importFrom<Package>(path: string): Promise<Package> {
   return loaded.default ?? (loaded as Package)
 }
 
+/** Each batch of spans fails while a collector is down, every few seconds in each worker. */
 const complainEveryMs = 10_000
+
+/** The cause stands in the first words; the rest may be the page of a proxy in between. */
 const detailLimit = 200
 
 /** Logs only the parts of a diagnostic that describe an error, since the SDK quotes whole responses. */
