@@ -10,8 +10,10 @@ export type ChangeQueue = Readonly<{
   passed: () => Promise<void>
 }>
 
+/** Ten statements that name ten thousand users each; then one `everything` stands for them, and memory has a bound. */
 const mostWaiting = 100_000
 
+/** As many as `run/boot/logouts.ts` verifies; `everything` stands for none, and the database tells of them too. */
 const mostLogouts = 1_000
 
 /**

@@ -14,14 +14,17 @@ export type KeepOptions = Readonly<{
   monotonicMs: () => number
 }>
 
+/** Three proofs within `factMs`: a late one makes no fact old. */
 const probeIntervalMs = 250
 
 /** A connection that does not respond for this long is replaced: a new one may take another way. */
 export const answerTimeoutMs = 1_000
 
+/** A dropped connection is back at once; a server that fails over takes seconds, and is not flooded meanwhile. */
 const firstRetryMs = 50
 const longestRetryMs = 1_000
 
+/** A connection of this age was a good one: the next loss is retried at once. */
 const steadyMs = 5_000
 
 export function maintainConnection(

@@ -38,6 +38,7 @@ type Loading<Value> = Readonly<{ value: Promise<Value | undefined>; askedAtMs: n
 
 type HeldAbsence<Absence> = Readonly<{ absence: Absence | undefined; askedAtMs: number }>
 
+/** Most have fewer. A user of a thousand organizations takes the room of many entries, so that memory is bounded. */
 const tagsPerEntry = 8
 
 export function createTaggedCache<Value extends object, Absence extends string = never>(

@@ -8,6 +8,7 @@ export type LogoutBounds = Readonly<{ entriesOfIssuer: number; sessionsOfSubject
 
 export const usualBounds: LogoutBounds = { entriesOfIssuer: 100_000, sessionsOfSubject: 64 }
 
+/** A tenth becomes one, so that the sort of 100,000 is paid once in 10,000 logouts. */
 const keptShare = 0.9
 
 /** All logouts in force. Beyond its bounds, the oldest ones become a wider one, so that none is forgotten. */

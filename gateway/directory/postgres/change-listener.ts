@@ -19,6 +19,7 @@ const channel = 'sallyport_changes'
 /** A fixed name, because a pooler's connections would collect random ones. */
 const probeChannel = 'sallyport_probe'
 
+/** A server that lives closes within a round trip. */
 const closeTimeoutMs = 500
 
 export type ChangeListenerOptions = Readonly<{

@@ -35,6 +35,7 @@ export const writeLogouts: Statement = {
     from told join changed using (issuer, subject, session) where issuer not like '%${receiptsOf('')}'`,
 }
 
+/** The 100,000 of an issuer take twenty statements, each far within `database.queryTimeoutMs`. */
 const pageSize = 5_000
 
 export const readLogouts: Statement = {

@@ -14,6 +14,7 @@ export function newestVersion(kind: Kind): number {
   return Math.max(...names.map((name) => Number(/^(\d+)\.do\..*\.sql$/.exec(name)?.[1] ?? 0)))
 }
 
+/** Any number that no other program's advisory lock is likely to use. */
 const lockKey = 7_255_978_001
 
 export type AppliedMigration = Readonly<{ version: number; name: string }>

@@ -14,6 +14,7 @@ export class StandbyLagError extends Error {
 
 export const standbyLag = 'ERR_STANDBY_LAG'
 
+/** With a second of belief, an answer is at most two seconds old (docs/explanation/decisions/0003). */
 export const lagLimitMs = 1_000
 
 export type Servers = Readonly<{

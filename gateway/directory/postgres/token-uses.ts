@@ -3,8 +3,10 @@ import type { Directory } from '../directory.ts'
 import type { Query } from './pool.ts'
 import { noteTokenUses } from './statements.ts'
 
+/** Uses of five seconds share a statement. A process that is killed loses no more of them. */
 const flushIntervalMs = 5_000
 
+/** SPEC section 2.6: at most once a minute a token. */
 const writeIntervalMs = 60_000
 
 /** Beyond this, the oldest tokens are forgotten, which costs one more write each. */

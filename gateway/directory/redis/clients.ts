@@ -11,6 +11,7 @@ export type RedisServers = Readonly<{
 
 export type Clients = Readonly<{ listener: Redis; talker: Redis | Cluster }>
 
+/** Five servers in turn fit the time of the link. One that is near answers in milliseconds. */
 const connectTimeoutMs = 1_000
 
 /** ioredis must neither queue nor retry, because `maintainConnection` makes the next connection. */
@@ -148,6 +149,7 @@ function readUrl(url: string) {
   }
 }
 
+// The port that IANA lists for Redis.
 const defaultPort = 6379
 
 function readNode(node: string): Readonly<{ host: string; port: number }> {

@@ -10,6 +10,7 @@ export type HeartbeatSource = Readonly<{
 
 type Remembered = Readonly<{ beat: Promise<Date | undefined>; askedAtMs: number }>
 
+/** As `heartbeatMs` of the database: each cluster costs a command a second at most, however many requests it gets. */
 const rememberMs = 1_000
 
 /** A clock that is further ahead is wrong, and would keep its cluster alive forever. */

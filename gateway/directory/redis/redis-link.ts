@@ -19,8 +19,10 @@ export const changesChannel = 'sallyport:changes'
 
 const probeKey = 'sallyport:cluster:0:heartbeat'
 
+/** Several sentinels or nodes are asked one after the other, a second each. */
 const connectMs = 5_000
 
+/** A later result is useless to the request that waits for it. */
 const commandTimeoutMs = 200
 
 /** A node that receives nothing from the others for this long is cut off from its cluster. */

@@ -112,6 +112,7 @@ async function checkShared(client: pg.Client, declared: DeclaredOrganizations): 
   }))
 }
 
+/** As many as an operator mends before the next run. A cursor reads views of any size in bounded memory. */
 const mostNamed = 20
 const rowsAtOnce = 500
 

@@ -29,6 +29,7 @@ export type ProblemCode =
 
 export const schema = 'sallyport_directory'
 
+// Three names show a pattern, and the sentence stays one line.
 const shown = 3
 
 export const summarize = (names: readonly string[]): string =>

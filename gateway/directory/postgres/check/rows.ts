@@ -5,6 +5,7 @@ import { attempt, type Row } from './attempt.ts'
 import { type DirectoryProblem, schema } from './problem.ts'
 import { checksOf, type Fault, type Vocabulary } from './values.ts'
 
+/** A wrong column of a view is wrong in most records, and a view may have millions. */
 const sampleSize = 200
 
 export async function checkRows(client: pg.Client, relations: readonly Relation[], vocabulary: Vocabulary) {

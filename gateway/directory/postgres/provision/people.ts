@@ -79,6 +79,7 @@ export async function requirePerson(provision: Provision, reference: PersonRefer
   )
 }
 
+/** Two users with one address are rare; the message names them all in one line. */
 const mostNamedUsers = 10
 
 async function requireByEmail(provision: Provision, email: string): Promise<ManagedUser> {

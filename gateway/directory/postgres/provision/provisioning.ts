@@ -162,4 +162,5 @@ export const externalIdOf = ({ isAdopted }: Provision, kind: ReferencedKind, id:
     ? 'null::text'
     : `(select x.external_id from sallyport_directory.external_references x where x.${kind}_id = ${id})`
 
+/** A list stays within a query's time limit. The next page follows the last id that was shown. */
 export const listedRows = 1_000
