@@ -22,8 +22,10 @@ export type AskForEvents = (question: PollQuestion) => Promise<PollAnswer>
 
 type Endpoint = Readonly<{ url: string; bearer: string; route: IssuerRoute; signal: AbortSignal }>
 
+/** 256 events of 4 KiB: a page has no more events, and most are smaller. */
 const answerLimitBytes = 1024 * 1024
 
+/** RFC 8936 2.3: an object with a map of texts. The bound keeps the reader's stack flat. */
 const mostDepth = 8
 
 export function createAskForEvents({ url, bearer, route, signal }: Endpoint): AskForEvents {

@@ -6,6 +6,7 @@ import { requirePlainBody } from '../../stages/receive/headers.ts'
 
 export type PushSecrets = ReadonlyMap<string, readonly Buffer[]>
 
+/** Twice the longest token, which a form may escape. */
 const bodyLimitBytes = 16 * 1024
 
 const noSecrets: readonly Buffer[] = [Buffer.alloc(32)]

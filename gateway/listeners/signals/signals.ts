@@ -23,6 +23,7 @@ export type SignalReports = Readonly<{
   onEventRefused: (refusal: GatewayError | EventFault, transmitter: string | undefined, sender: Sender) => void
 }>
 
+/** Issuers send no cookies. Node and most servers take as much. */
 const headerBytes = 16 * 1024
 
 export const createSignals = (receivers: SignalReceivers, reports: SignalReports) => {

@@ -4,11 +4,14 @@ export type CallerKey = number | string
 
 export type CallerReading = Readonly<{ caller: CallerKey; requests: number; refused: number; failed: number }>
 
+/** A minute has enough requests to tell the callers with the most apart, and an hour takes 60 lists. */
 const minuteMs = 60_000
 const minutes = (slotCount * slotMs) / minuteMs
 
+/** Space-Saving keeps each caller that sends more than a 64th of a minute's requests. */
 const callerLimit = 64
 
+// One screen of the page.
 const readingLimit = 24
 
 type Counts = { requests: number; refused: number; failed: number }

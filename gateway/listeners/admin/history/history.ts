@@ -27,6 +27,7 @@ export type RequestHistory = Readonly<{
 
 export type SlowCall = Omit<RecentRequest, 'kind' | 'timeMs' | 'reason' | 'cause' | 'tokenId' | 'listener'>
 
+/** The verdict "is slow" on the console asks for the same second. */
 export const slowMs = 1_000
 
 const slowReason = 'slow_upstream'

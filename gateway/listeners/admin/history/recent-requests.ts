@@ -34,15 +34,19 @@ export type RequestFilter = Readonly<{
   requestId: string
 }>
 
+/** Enough to show the pattern of a cause. */
 const groupSize = 24
 
+/** Above the causes of refusals; failures have a group a route. At under 1 KiB a request, all take 3 MB at most. */
 const groupLimit = 128
 
+/** As many as a person reads; the form finds the others. */
 export const listLimit = 100
 
 /** A full group takes no more than one request of an address in this time: a flood would only replace its own. */
 const floodMs = 10
 
+/** So much of a path names its route. An address has at most 45 characters, and an id twice a word. */
 const pathLimit = 256
 const wordLimit = 64
 

@@ -1,5 +1,7 @@
+/** Fine enough for the start of an incident, and an hour of a count takes 360 places. */
 export const slotMs = 10_000
 
+/** One hour. Metrics have the time before. */
 export const slotCount = 360
 
 export const slotAt = (epochMs: number): number => Math.floor(epochMs / slotMs)
@@ -18,6 +20,7 @@ export type RingReading = Readonly<{
   before: readonly number[]
 }>
 
+/** The last minute against the ten before: a verdict follows an incident within a minute, and one spike is not one. */
 export const recentSlots = 6
 
 const beforeSlots = 60

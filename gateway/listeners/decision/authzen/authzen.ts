@@ -151,6 +151,7 @@ function requireMethod(endpoint: AuthzenEndpoint, method: string): void {
   if (!allow.includes(method)) throw new GatewayError('method_not_allowed', { allow })
 }
 
+/** 2.5 KiB for each of 100 evaluations. The whole body is held. */
 const bodyLimitBytes = 256 * 1024
 
 async function readBody({ exchange, headers }: ReceivedQuestion): Promise<Buffer> {

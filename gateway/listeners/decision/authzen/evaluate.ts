@@ -54,6 +54,7 @@ export async function isUserAllowed(
   return requests.length > 0
 }
 
+/** A usual `varchar(255)` of an adopted directory; a longer name is not looked for. */
 const longestName = 255
 
 export function findSubject(

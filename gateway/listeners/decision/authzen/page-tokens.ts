@@ -8,6 +8,11 @@ export type PageTokens = Readonly<{
 export type PageTokenOptions = Readonly<{ privateKey: () => KeyObject; drawBytes: (count: number) => Buffer }>
 
 const algorithm = 'aes-256-gcm'
+
+/**
+ * NIST SP 800-38D wants a nonce of 96 bits, and a full tag has 128. One block hides the length of an id, which has at
+ * most 128 characters. Such a token has 251 characters, and much longer ones are not decoded.
+ */
 const nonceBytes = 12
 const tagBytes = 16
 const blockBytes = 160

@@ -23,6 +23,7 @@ export type Search = Readonly<{ question: SearchQuestion; page: PageRequest }>
 
 type Members = Readonly<Record<string, unknown>>
 
+/** Properties are free-form and flat in use. Each evaluation and each result may cost queries: 100 bound a request. */
 const mostDepth = 10
 const mostQuestions = 100
 const largestPage = 100

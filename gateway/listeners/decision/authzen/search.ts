@@ -62,6 +62,7 @@ export function createSearchRoom(): SearchRoom {
   }
 }
 
+/** A page of 100 takes one query if half of its candidates are allowed, and five at most. */
 const partSize = 200
 const mostCandidates = 1_000
 

@@ -19,6 +19,7 @@ type Allowed = Readonly<{ members: readonly AllowedMember[]; next: number | unde
 
 type Bounds = Readonly<{ start: number; rows: number; candidates: number }>
 
+/** A page of 100 takes one query if half of its candidates are allowed. */
 const partSize = 200
 
 export async function listAllowed(
@@ -45,6 +46,8 @@ export async function listAllowed(
 }
 
 const page = { rows: 100, candidates: 1_000 }
+
+/** A page judges up to 1,000 members by the pool that requests need, and few operators ask at a time. */
 const mostUnderWay = 2
 
 export function createWhoMay(directory: Directory<KnownUser>, snapshot: () => Snapshot, consult: Consult) {
