@@ -4,6 +4,7 @@ import { type ReadHeartbeat, takeNewer } from '../../directory/redis/heartbeats.
 import type { ClusterState, ClusterStates } from '../../listeners/admin/cluster-state.ts'
 import { aliveSince, type ClusterCondition, judgeCluster } from '../../stages/locate/cluster-state.ts'
 
+/** More than a person reads on a page; each costs a command of Redis. */
 const clustersShown = 200
 
 export async function readClusterStates(

@@ -123,6 +123,7 @@ const timed =
     }
   }
 
+/** Each request fails while a decision point is down; the metric counts each. */
 const warnEveryMs = 10_000
 
 function createReport(pdp: string, log: DecisionPointDependencies['log'], monotonicMs: () => number) {

@@ -9,11 +9,11 @@ import type { Services } from './services.ts'
 
 export type Drain = (options?: Readonly<{ delayMs?: number; timeoutMs?: number }>) => Promise<void>
 
+/** A client takes the last event within some round trips. */
 const lastWordsMs = 1_000
 
 /** An audit sink or a collector that hangs holds up the end of the process for this long at most. */
 const auditCloseMs = 2_000
-
 const traceCloseMs = 2_000
 
 type Drained = Readonly<{

@@ -60,6 +60,7 @@ export function openIntrospection(
   return introspect
 }
 
+/** Each request fails while an issuer is down; the metric counts each. */
 const warnEveryMs = 10_000
 
 function createReport(issuer: string, log: IntrospectionDependencies['log'], monotonicMs: () => number) {

@@ -4,6 +4,7 @@ import { countInMemory } from '../../stages/limit/count-in-memory.ts'
 import type { CountBy } from '../../stages/limit/count-in-redis.ts'
 import { createLimit, type Limit } from '../../stages/limit/limit.ts'
 
+/** About 15 MB. */
 const maxBudgets = 100_000
 
 type LimitDependencies = Readonly<{ metrics: LimitMetrics; monotonicMs: () => number }>

@@ -41,8 +41,10 @@ const none: OpenLogouts = {
   stop: async () => undefined,
 }
 
+/** A logout that has expired harms nothing, and lasted as long as a JWT: minutes to hours. */
 const sweepMs = 600_000
 
+/** Each costs a signature. The database tells of one that is left out. */
 const mostHeard = 1_000
 
 export function openLogouts(

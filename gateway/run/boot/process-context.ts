@@ -85,8 +85,10 @@ export function createProcessContext(configuration: Configuration, worker?: numb
   return { log, metrics, history, engine, limits, listenerPorts, isFirstWorker: (worker ?? 1) === 1, end }
 }
 
+/** A listener at its limit drops thousands a second; the metric counts each. */
 const complainEveryMs = 10_000
 
+/** Time for a slow reader of standard output, at the end of any process of the gateway. */
 export const logCloseMs = 500
 
 export const reportFaultTo =
@@ -214,8 +216,8 @@ export async function openAdmin(
   return { ...listener, close }
 }
 
+/** Usual starts take less. After a minute the cause is known, and the log must not fill with it. */
 const tellEveryMs = 3_000
-
 const tellRarelyAfterMs = 60_000
 const tellRarelyEveryMs = 30_000
 
@@ -262,8 +264,10 @@ const listMissing = (parts: Readiness): readonly string[] =>
     return [typeof report === 'string' ? name : `${name}: ${report.cause}`]
   })
 
+/** A peer that can reach a bug must not fill the disk. */
 const logFaultEveryMs = 60_000
 
+/** Far above the bugs of one release: texts that vary with a request must not fill memory. */
 const rememberedFaults = 100
 
 /**

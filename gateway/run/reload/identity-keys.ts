@@ -16,6 +16,7 @@ type KeySettings = Pick<Configuration, 'identity' | 'problemAt'>
 
 type IdentityKeyDependencies = Readonly<{ log: Log; metrics: Metrics; now: () => Date }>
 
+/** A change is taken once two looks in a row have found it: after a second or so. */
 const pollIntervalMs = 500
 
 export async function openKeyring({ identity, problemAt }: KeySettings, now: () => Date): Promise<Keyring> {

@@ -15,6 +15,7 @@ export type PemsWatch<Name extends string> = Readonly<{
   log: Log
 }>
 
+/** A change is taken once two looks in a row have found it: after a second or so. */
 const pollIntervalMs = 500
 
 export function createPemsWatch<Name extends string>({ owner, pems, apply, ...watch }: PemsWatch<Name>): Poll {

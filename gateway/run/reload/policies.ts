@@ -33,8 +33,10 @@ type PolicyDependencies = Readonly<{
   tables: PolicyTableStore
 }>
 
+/** The next start alone compares with the stored policy, so a database that is down is asked rarely. */
 const keepEveryMs = 30_000
 
+/** A line of the log stays readable; `policy diff` lists all. */
 const mostNamedRoutes = 50
 
 /**

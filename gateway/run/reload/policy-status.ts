@@ -14,6 +14,7 @@ export type PolicyStatus = Readonly<{
 
 export type PolicyTextList = readonly (readonly [name: string, text: string])[]
 
+/** An author mends some first, and every worker sends the text to the primary. */
 const mistakesShown = 50
 
 export function trackPolicyStatus(directory: string, now: () => Date): PolicyStatus {

@@ -14,6 +14,7 @@ export type FilesWatch<Content> = Readonly<{
   messages: Readonly<Record<'failed' | 'reloaded' | 'restored', string>>
 }>
 
+/** A network file system may hang; local files are read in milliseconds. */
 const readMs = 5_000
 
 /** One poll of the files. A trusting one, which an operator has asked for, does not wait for a second reading. */

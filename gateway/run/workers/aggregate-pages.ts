@@ -12,6 +12,7 @@ import type { WorkerPool } from './worker-pool.ts'
 /** Longer than the longest ping of a database that hangs, so that /readyz can name the component. */
 const readinessMs = 2_000
 
+/** A worker that is busier than this is counted with its last numbers. */
 const factsMs = 1_000
 
 export function aggregatePages(

@@ -1,5 +1,6 @@
 import type { WorkerProcess } from './worker-process.ts'
 
+/** One late answer may be a long pause of the collector; three in a row span the whole silence. */
 const missesAllowed = 3
 
 /** Liveness probes see only the primary, so a worker with a blocked event loop would stay. */

@@ -1,7 +1,9 @@
 export type RestartDecision = Readonly<{ delayMs: number; quickDeaths: number }>
 
+/** A worker that lived this long has not died of its start. */
 const quickMs = 10_000
 
+/** One death costs no capacity for long; a worker that dies at each start takes little of the others' processor. */
 const firstDelayMs = 100
 const longestDelayMs = 10_000
 

@@ -25,6 +25,7 @@ export type WorkerPoolOptions = Readonly<{
   onFailure: (error: Error) => void
 }>
 
+/** After 1.5 s of pauses: the next start would fail too, and an orchestrator should know. */
 const maxStartFailures = 5
 
 /** Time that a worker may take beyond the drain's, for its last writes. */
