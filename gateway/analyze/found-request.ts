@@ -25,6 +25,7 @@ export type FoundRequest = Readonly<{
 
 type Fields = Readonly<Record<string, unknown>>
 
+/** Twice the longest value that a gateway writes. */
 const textLimit = 2_048
 
 /** A file or a listener may hold what no gateway wrote: a credential in it stays out of the output. */
@@ -36,6 +37,7 @@ const readNumber = (value: unknown): number | null =>
 
 const readFields = (value: unknown): Fields => Object(value) as Fields // a member that is missing reads as undefined
 
+// RFC 9110 15.6
 const serverFailure = 500
 
 const readOutcome = ({ audit, outcome, status }: Fields): FoundRequest['outcome'] | undefined => {

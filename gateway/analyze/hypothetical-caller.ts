@@ -26,6 +26,7 @@ const here = { id: 1, slug: 'an-organization', accountType: 'enterprise' } as co
 
 const elsewhere = here.id + 1
 
+// Any id does: objects of another owner have the next one.
 const callerId = 1
 
 export const organizationInPath = ({ pathOrganization }: HypotheticalCaller): number =>

@@ -6,6 +6,7 @@ export type AuditSearch = Readonly<{ found: readonly FoundRequest[]; left: numbe
 /** Every line of the audit is shorter (docs/reference/audit.md); longer ones are another program's. */
 const lineLimitBytes = 8_192
 
+/** A client may send one id with every request. */
 const foundLimit = 10_000
 
 const newline = 10

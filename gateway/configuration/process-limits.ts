@@ -16,6 +16,7 @@ const connectionBytes = { plain: 16 * 1024, tls: 48 * 1024 }
 /** Descriptors of listeners, files, the event loop, issuers, Redis and the database listener. */
 const ownDescriptors = 64
 
+/** Fewer could not serve a probe, a scrape and a person at the same time. */
 const leastConnections = 4
 
 /** Undefined on systems without /proc. Node has already raised the soft limit. */
@@ -76,6 +77,7 @@ export const limitWaiting = (
 
 const heldPart = 1 / 8
 
+/** Room for 512 peers that each fill a high-water mark of 16 KiB; with less, ordinary slow clients would be cut. */
 const leastHeldBytes = 8 * 1024 * 1024
 
 /** The memory limit of the container, or the machine's memory. Sibling processes share it. */

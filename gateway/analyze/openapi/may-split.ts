@@ -25,6 +25,7 @@ const formats: ReadonlySet<string> = new Set([
   'url',
 ])
 
+/** Descriptions begin with their subject, and the expressions below must not read megabytes. */
 const mostText = 2_048
 
 function tellsOfSlashes(text: string): boolean {

@@ -15,6 +15,7 @@ type Surroundings = Readonly<{
   monotonicMs: () => number
 }>
 
+/** One line for a route and kind in this time; the counter has all of them. */
 const sampleMs = 10_000
 
 /** A longer line may be torn if other processes write to the same pipe. */

@@ -1,7 +1,9 @@
 import { guarded } from './guarded.ts'
 
+/** An operator or orchestrator waits for the end. A busy machine may need most of it. */
 const patienceMs = 1_000
 
+/** A look costs microseconds, and delays the end by no more than this. */
 const lookMs = 10
 
 /** At least this many checks, because on a busy machine this process may have had no CPU during the whole wait. */

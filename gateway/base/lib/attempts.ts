@@ -8,6 +8,7 @@ export type Attempts = Readonly<{
   giveBack: (owner: string) => void
 }>
 
+/** Far above the addresses that a worker sees at a time. Beyond it the longest idle one gets a full bucket again. */
 const rememberedOwners = 50_000
 
 type Bucket = { left: number; atMs: number }

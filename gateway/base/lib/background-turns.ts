@@ -1,6 +1,7 @@
 import { guarded } from '../fault/guarded.ts'
 import { lengthOf, takeFirst, type WaitingLine } from './line.ts'
 
+/** Works have slices of half a millisecond, so that a long turn gives about 3 percent of its time to them. */
 const msOfTurnPerWork = 16
 
 /**

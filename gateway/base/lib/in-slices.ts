@@ -1,5 +1,6 @@
 import { ownTurn } from './background-turns.ts'
 
+/** Above one item of most works, and below what a request feels. */
 const sliceMs = 0.5
 
 export async function inSlices<Item>(

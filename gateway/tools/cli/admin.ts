@@ -13,6 +13,7 @@ export function readAdmin(text: string): string {
   throw new UsageError('--admin takes the address of the admin listener, such as http://127.0.0.1:9090')
 }
 
+/** The primary waits up to 2 s for its workers; the rest is for the network. */
 const patienceMs = 5_000
 
 export async function askAdmin(

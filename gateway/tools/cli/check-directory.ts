@@ -7,6 +7,7 @@ import { loadPolicy } from '../../policy/load.ts'
 
 export type CheckDirectoryOptions = Readonly<{ config: string; tryWrites?: boolean; json?: boolean }>
 
+/** An operator can wait longer than a request, and some checks read whole views. */
 const timeoutMs = 30_000
 
 export async function runCheckDirectory({ config, tryWrites = false, json = false }: CheckDirectoryOptions) {

@@ -108,8 +108,10 @@ const isKnown = (request: FoundRequest, known: readonly FoundRequest[]): boolean
       Math.abs(Date.parse(time) - Date.parse(request.time)) < sameMomentMs,
   )
 
+/** The audit has the time of the decision, the console that of the end. Most requests end within a second. */
 const sameMomentMs = 1_000
 
+/** Ten times a page of 100 requests, of under 1 KiB each. */
 const answerLimitBytes = 1024 * 1024
 
 async function askListener(origin: string, requestId: string): Promise<string> {

@@ -8,6 +8,7 @@ import { changesChannel, linkRedis, type RedisLink } from '../../directory/redis
 /** Without Redis in this time, a command does without it. */
 const connectMs = 2_000
 
+/** Asked for at once: each must be answered in the 200 ms of a command. */
 const batchSize = 100
 
 const monotonicMs = (): number => performance.now()

@@ -10,6 +10,7 @@ import { loadPolicy } from '../../policy/load.ts'
 import { createVerifier } from '../../run/boot/issuers.ts'
 import { withDirectory } from './directory.ts'
 
+/** Longer than any header that the gateway takes. */
 const inputLimitBytes = 65_536
 
 export async function runInspectToken({ config, json }: Readonly<{ config: string; json?: boolean }>): Promise<void> {

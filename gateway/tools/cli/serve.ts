@@ -74,6 +74,7 @@ function findLauncher(): Launcher {
   return { parent, npx: /(?:^|\/)-?(?:ba|da|k|z)?sh$/.test(name) ? Number(above) : parent }
 }
 
+/** No signal tells of an ancestor's end. The ports are free again about a second after it. */
 const npxPollMs = 1_000
 
 function watchLauncher({ parent, npx }: Launcher, onEnd: () => void): void {

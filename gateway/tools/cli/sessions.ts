@@ -11,6 +11,7 @@ type Chosen = Readonly<{ user?: string; organization?: string; token?: string; r
 export type ListSessionsOptions = Chosen &
   Readonly<{ admin?: string; limit: string; after?: string; config: string; json?: boolean }>
 
+/** A page has up to 1,000 exchanges of under 1 KiB each. */
 const answerLimitBytes = 2 * 1024 * 1024
 
 export async function runListSessions(options: ListSessionsOptions): Promise<void> {

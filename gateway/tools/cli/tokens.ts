@@ -70,6 +70,7 @@ export async function runRevokeToken(tokenId: string, options: Common): Promise<
 
 const quoteName = (name: string | null): string => (name === null ? '' : ` "${escapeControls(name)}"`)
 
+/** Hardly any account has more, so that one query lists most. */
 const pageSize = 1_000
 
 /** Page by page, so that each answer comes in time. A token that a new one pushed to the next page counts once. */

@@ -32,6 +32,7 @@ const fieldsOf: Readonly<Record<ImportKind, Fields>> = {
   clusters: { required: [...named, 'organization', 'slug', 'baseUrl'], optional: [] },
 }
 
+/** A file is read and checked whole before the first entry is stored; 5,000 entries of 200 bytes have about 1 MiB. */
 const mostBytes = 1_048_576
 const mostEntries = 5_000
 
@@ -57,6 +58,7 @@ function readSize(path: string): number {
   }
 }
 
+/** More would scroll the first one away. */
 const mostProblems = 20
 
 function checkFields({ kind, fields, problemAt }: ImportEntry): readonly Problem[] {

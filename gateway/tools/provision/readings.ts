@@ -12,6 +12,7 @@ export type Page = Readonly<{ after?: string }>
 
 export type PersonOptions = Readonly<{ user?: string; issuer?: string; subject?: string; email?: string }>
 
+/** A usual `varchar(255)` of an adopted directory takes it. */
 const longestText = 255
 
 /** Visible characters alone, so that two names that look alike are alike. */

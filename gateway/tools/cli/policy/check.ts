@@ -125,6 +125,7 @@ function renderWarning({ source, message }: Warning): string {
 
 type SourceLocation = Readonly<{ file: string; line: number; column?: number | undefined }>
 
+// The key that a line belongs to mostly stands above it.
 const linesBefore = 2
 
 function renderFrame({ file, line, column }: SourceLocation): string {
