@@ -1,3 +1,4 @@
+// The difference of two policies by what callers may do: each kind of request is judged under both.
 import { listRegions, type Region } from '../../policy/regions.ts'
 import { type Method, methods, type Route } from '../../policy/route.ts'
 import { compileRoutes } from '../../stages/route/table.ts'

@@ -1,3 +1,4 @@
+// Tests that stand beside a policy: requests and callers, with the answer that each must get.
 import { findRefusal } from '../../base/errors/gateway-error.ts'
 import { escapeControls, escapeJson } from '../../base/lib/text-table.ts'
 import type { Policy } from '../../policy/compile.ts'

@@ -1,3 +1,4 @@
+// OpenAPI descriptions against a policy: which operations no route serves, and a draft of routes for them.
 import { ConfigurationError, type Problem } from '../../policy/configuration-error.ts'
 import { parseYaml, type YamlFile } from '../../policy/document.ts'
 import { parsePattern } from '../../policy/route.ts'

@@ -1,3 +1,4 @@
+// A second policy beside the live one: it judges the same facts, decides nothing, and its differences are reported.
 import { GatewayError, type RefusalCode } from '../../base/errors/gateway-error.ts'
 import type { DecidingHeaders } from '../../observe/request-record.ts'
 import { rewritePath } from '../../policy/path-rewrite.ts'

@@ -1,3 +1,4 @@
+// Facts in memory. One is believed while its source of changes is proven to tell of every change, and briefly after.
 import { type Awaitable, andThen } from '../../base/lib/awaitable.ts'
 import { factMs, heartbeatMs } from '../../rights/budget.ts'
 import { verificationsRestMs } from '../../rights/paces.ts'

@@ -1,3 +1,4 @@
+// Logouts that issuers told of, held in memory by every replica and followed from the database.
 import { type Login, type Logout, receiptsOf } from '../logout.ts'
 
 type Mark = Readonly<{ at: number; expiresAt: number }>

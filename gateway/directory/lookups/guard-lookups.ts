@@ -1,3 +1,4 @@
+// Lookups of tokens that no cache knows: a lane of its own, so that guesses leave the pool to known callers.
 import { LRUCache } from 'lru-cache'
 import { GatewayError } from '../../base/errors/gateway-error.ts'
 import { type AttemptLimit, createAttempts } from '../../base/lib/attempts.ts'

@@ -1,3 +1,4 @@
+// The directory in PostgreSQL: its statements, and the notifications that tell of changes.
 import { GatewayError } from '../../base/errors/gateway-error.ts'
 import {
   type AgentRecord,

@@ -1,3 +1,4 @@
+// Redis, which is optional: changes between replicas, heartbeats of clusters and counts of rate limits.
 import { randomUUID } from 'node:crypto'
 import type { Cluster, Redis } from 'ioredis'
 import { guarded } from '../../base/fault/guarded.ts'

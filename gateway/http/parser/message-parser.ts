@@ -1,3 +1,4 @@
+// Bytes to messages: llhttp reads, and the files beside it refuse or mend what it takes too generously.
 import { ChunkReader } from './chunk-reader.ts'
 import { ParseLimits } from './limits.ts'
 import {

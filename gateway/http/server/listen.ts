@@ -1,3 +1,4 @@
+// The client's side: listeners, their connections, and who gives way when places or memory are short.
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { createServer as createSecureServer } from 'node:tls'
 import { guarded, reportFault } from '../../base/fault/guarded.ts'

@@ -1,3 +1,4 @@
+// Sockets below both sides: reads that take turns, writes that are joined, and ends that a peer still reads.
 import type { ReadGate } from './read-gate.ts'
 import { largestAffordable, type Owner, readTurns } from './read-turns.ts'
 import type { ReadSize } from './shared-reads.ts'

@@ -1,3 +1,4 @@
+// The backend's side: one pool for each origin, names and addresses, and one request at a time on a connection.
 import { LinkedList } from '../../base/lib/linked-list.ts'
 import { UnorderedList } from '../../base/lib/unordered-list.ts'
 import { WholeTurn } from '../../base/lib/whole-turn.ts'

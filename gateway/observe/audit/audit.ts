@@ -1,3 +1,4 @@
+// The audit: a line for each decision, written whole and in order, and counted if it is lost.
 import { GatewayError } from '../../base/errors/gateway-error.ts'
 import { guarded } from '../../base/fault/guarded.ts'
 import type { MalformedRequest } from '../../http/engine.ts'

@@ -1,3 +1,4 @@
+// The log of the process: lines of JSON on standard output, without secrets, and never in a request's way.
 import { fstatSync } from 'node:fs'
 import { isatty } from 'node:tty'
 import { pino } from 'pino'

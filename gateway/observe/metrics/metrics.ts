@@ -1,3 +1,4 @@
+// Metrics for Prometheus: each file has those of one part, and metrics.ts joins them.
 import { Registry } from 'prom-client'
 import type { RefusalCause } from '../../base/errors/gateway-error.ts'
 import { type AuditMetrics, createAuditMetrics } from '../audit/audit-metrics.ts'

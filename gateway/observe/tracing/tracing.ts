@@ -1,3 +1,4 @@
+// Traces, made only when the SDK of OpenTelemetry is loaded beside the gateway.
 import type * as Api from '@opentelemetry/api'
 import type { RefusalCause, RefusalCode } from '../../base/errors/gateway-error.ts'
 import type { Exchange, RawHeaders } from '../../http/exchange.ts'
