@@ -22,7 +22,6 @@ export type RingReading = Readonly<{
 
 /** The last minute against the ten before: a verdict follows an incident within a minute, and one spike is not one. */
 export const recentSlots = 6
-
 const beforeSlots = 60
 
 /** Memory is allocated once; a slot is cleared when it is used again. */
