@@ -30,8 +30,7 @@ export type JudgeOptions = Readonly<{
   onUnread: (error: unknown) => void
 }>
 
-type JudgeQueueOptions = JudgeOptions &
-  Readonly<{ knownAt: (readAtMs: number) => number; countHeard: () => number }>
+type JudgeQueueOptions = JudgeOptions & Readonly<{ knownAt: (readAtMs: number) => number; countHeard: () => number }>
 
 type Asked = Readonly<{ policy: CurrentPolicy; policyAtMs: number; heard: number }>
 
