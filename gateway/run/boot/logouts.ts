@@ -68,8 +68,7 @@ export function openLogouts(
   const obey = createObey(verifyNow, add, dependencies)
   const sessionless = new Set<string>()
   const unmatched = watchUnmatchedSignals(configuration, { ...dependencies, findByIdentity: directory.findByIdentity })
-  const sweep = guarded('timer', () => table.dropExpired(steadySeconds()))
-  const sweeping = setInterval(sweep, sweepMs).unref()
+  const sweeping = sweepExpired(table, steadySeconds)
   const watched = { inForce: () => table.size, unstored: keep.unstored, sessionless: () => sessionless }
   dependencies.metrics.watchLogouts(watched)
   return {
@@ -107,6 +106,11 @@ export function openLogouts(
       await keep.stop()
     },
   }
+}
+
+function sweepExpired(table: LogoutTable, steadySeconds: () => number): NodeJS.Timeout {
+  const sweep = guarded('timer', () => table.dropExpired(steadySeconds()))
+  return setInterval(sweep, sweepMs).unref()
 }
 
 const createBegin =

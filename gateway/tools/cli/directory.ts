@@ -44,6 +44,14 @@ async function findLogout(store: LogoutStore, login: Login): Promise<boolean> {
 /** An operator can wait longer than a request, and may write from farther away. */
 const timeoutMs = 10_000
 
+const settingsOf = (database: ReturnType<typeof requireDatabase>) => ({
+  url: database.url,
+  pooler: database.pooler,
+  poolSize: 1,
+  connectTimeoutMs: Math.max(database.connectTimeoutMs, timeoutMs),
+  queryTimeoutMs: Math.max(database.queryTimeoutMs, timeoutMs),
+})
+
 export async function withDirectory<Result>(
   configurationFile: string,
   work: (tools: CommandTools) => Promise<Result>,
@@ -52,14 +60,7 @@ export async function withDirectory<Result>(
   const database = requireDatabase(configuration)
   const { redis, policies, cluster, issuers } = configuration
   const policy = loadPolicy(policies.directory, readUpstreamAddresses(configuration))
-  const settings = {
-    url: database.url,
-    pooler: database.pooler,
-    poolSize: 1,
-    connectTimeoutMs: Math.max(database.connectTimeoutMs, timeoutMs),
-    queryTimeoutMs: Math.max(database.queryTimeoutMs, timeoutMs),
-  }
-  const opened = openDatabase(settings, () => undefined)
+  const opened = openDatabase(settingsOf(database), () => undefined)
   const stored = createPostgresDirectory(opened, { noteTokenUse: () => undefined, onLinked: () => undefined })
   const directory = configuration.directory.kind === 'both' ? joinDeclared(stored, policy) : stored
   const clusters = createClusterStore(opened)
