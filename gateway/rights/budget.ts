@@ -28,13 +28,19 @@ export const everythingEveryMs = 100
 /** One statement notifies of many records, one after another. One scan finds the exchanges that they name. */
 export const gatherMs = 10
 
-/** From the first change that names an exchange to its end, if its facts cannot be read and judged by then. */
+/**
+ * From the first change that names an exchange to its end, if its facts cannot be read and judged by then. Beside `lookMs`
+ * that leaves 100 ms for the notification and the end itself.
+ */
 export const namedMs = 850
 
-/** Age of facts that no change named at which an exchange ends, with `onUnknown: end`. */
+/** Age of facts that no change named at which an exchange ends, with `onUnknown: end`: the second less a look and its work. */
 export const unprovenMs = 930
 
-/** Age of facts that nothing proves at which they are read again, long before `unprovenMs` or `factMs`. */
+/**
+ * Age of facts that nothing proves at which they are read again. A read that fails can be repeated before `unprovenMs`, and
+ * no caller is read twice in a second while notifications are lost.
+ */
 export const readAgainMs = 600
 
 /** Between two looks at all that is open: added to each limit above, since an end waits for the next look. */
@@ -58,7 +64,7 @@ export const reloadRestMs = 150
 /** After a failed read of facts: often enough for two more within `namedMs`, and no flood at a database that is down. */
 export const readRetryMs = 100
 
-/** A crowd's ends are spread over this time, since each closes two connections and other requests go in between. */
+/** A crowd's ends are spread over this time, or over what is left of their second, since each closes two connections and other requests go in between. */
 export const spreadMs = 400
 
 /** Between two ends of a small crowd at most, so that few are not spread over all of `spreadMs`. */
@@ -76,19 +82,26 @@ export const restingMs = 300
 /** One turn of the event loop on behalf of all that is open: above what one judgement takes, below what a request feels. */
 export const sliceMs = 0.5
 
-/** An end has been told for this long; a client that does not take it is cut off, its bytes with it. */
+/**
+ * An end has been told for this long; a client that does not take it is cut off, its bytes with it. It is in no path: no
+ * byte of the upstream passes after the end, and what is cut off was sent before.
+ */
 export const cutOffMs = 700
 
-/** A wall clock that moves by less between two looks drifts; by more it was set, and expiries move with it. */
+/** A wall clock that moves by less since it was last found set drifts; by more it was set again, and expiries move with it. */
 export const clockStepMs = 500
 
 /**
- * The longest rest after an outsider (an issuer, a decision point) failed to answer about an open exchange. The usual one
- * is a quarter of the time for which unknown rights are borne.
+ * The longest rest after an outsider (an issuer, a decision point) failed to answer about an open exchange. With
+ * `onUnknown: end` it is a quarter of the time for which unknown rights are borne, so that three more questions fit.
  */
 export const askAgainMs = 1_000
 
-/** The parts of one way, in their order, in milliseconds. Reads, judgements and the network take the rest. */
+/**
+ * The parts of one way, in their order, in milliseconds. Reads, judgements and the network take the rest. The second begins
+ * with the commit in the database, or with the last write to a file of the policy. How soon a dead source is noticed adds
+ * nothing: facts count by the last proof, so those times stand with the connections (`directory/maintain-connection.ts`).
+ */
 type Path = Readonly<Record<string, number>>
 
 /** For each way of being felt, its parts in the worst case. A test adds them up to at most `secondMs`. */

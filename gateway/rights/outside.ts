@@ -9,7 +9,7 @@ import { askAgainMs } from './budget.ts'
  * | `held` | the outsider answered | `due` when the answer's own time is over, or at once when the question changes |
  * | `due` | the answer grew old, or the rest after a failure is over | `waiting` when it is asked |
  * | `waiting` | a question is under way, or the latest failed | `held` by an answer, `due` after the rest |
- * | `lost` | the answer is overdue for longer than unknown rights are borne | stays so, and ends what rests on it |
+ * | `lost` | the answer is overdue for longer than unknown rights are borne | what rests on it ends; `held` by an answer that comes first |
  */
 export type OutsideState = 'held' | 'due' | 'waiting' | 'lost'
 

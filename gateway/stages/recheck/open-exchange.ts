@@ -62,7 +62,7 @@ type QueuePlace = 'none' | 'stale' | 'named' | 'facts' | 'outdated-facts' | 'con
  * |---|---|---|---|
  * | `proven` | facts permit it | facts that nothing proves for `readAgainMs` are read again | `stale`, `named`, `ended` |
  * | `stale` | everything changed, the policy, or its token's abilities | ends once its facts are unknown for longer than `onUnknown` bears | `proven` by facts of a later time, `named`, `ended` |
- * | `named` | a change names it, or its head waits for a verdict | ends `namedMs` later, whatever else names it meanwhile | `proven` or `stale` by facts of a later time, `ended` |
+ * | `named` | a change names it, or its head, or the last event of its stream, waits for a verdict | ends `namedMs` later, whatever else names it meanwhile | `proven` or `stale` by facts of a later time, `ended` |
  * | `ended` | its right is lost, unproven, expired or ordered to end | its client was told, and is cut off `cutOffMs` later | nothing |
  *
  * A named exchange remembers whether it was stale, since facts may be newer than the change that names it, and older than
@@ -71,8 +71,9 @@ type QueuePlace = 'none' | 'stale' | 'named' | 'facts' | 'outdated-facts' | 'con
  *     none ──▶ stale ──▶ facts ── judged, or unread ──▶ none
  *      ╰─────▶ named ──▶ ╯ ╰── named meanwhile ──▶ outdated-facts ── judged ──▶ named
  *
- * One that waits as `stale` goes over to `named` when a change names it. Each place becomes `condemned` once a verdict is
- * against it: its end comes at most `spreadMs` later, and until then it keeps its standing.
+ * Unread facts leave it `none` also when it was named meanwhile: the next look finds it named. One that waits as `stale`
+ * goes over to `named` when a change names it. Each place becomes `condemned` once a verdict is against it: its end comes at
+ * most `spreadMs` later, and until then it keeps its standing.
  *
  * The third is its request: `permitted` until its head is written, `forwarded` until the head of the response is in, and
  * then `answered`. An answered one holds no user and no credential, since thousands are open for hours. If the client
