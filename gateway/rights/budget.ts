@@ -64,7 +64,10 @@ export const reloadRestMs = 150
 /** After a failed read of facts: often enough for two more within `namedMs`, and no flood at a database that is down. */
 export const readRetryMs = 100
 
-/** A crowd's ends are spread over this time, or over what is left of their second, since each closes two connections and other requests go in between. */
+/**
+ * A crowd's ends are spread over this time, or over what is left of their second, since each closes two connections and
+ * other requests go in between.
+ */
 export const spreadMs = 400
 
 /** Between two ends of a small crowd at most, so that few are not spread over all of `spreadMs`. */
