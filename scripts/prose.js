@@ -25,7 +25,7 @@ Options:
   -h, --help  this text
 
 Example:
-  $ npm run prose -- gateway/relay docs/README.md`
+  $ npm run prose -- gateway/stages/relay docs/README.md`
 
 /** The program, or undefined. */
 export function findVale() {
@@ -91,7 +91,7 @@ function listFiles(path) {
     .sort()
 }
 
-/** `gateway/relay`, `docs/guides`, `scripts`: the first two folders of a path, or `.` for a file at the root. */
+/** `gateway/stages`, `docs/guides`, `scripts`: the first two folders of a path, or `.` for a file at the root. */
 const folderOf = (file) => dirname(file).split('/').slice(0, 2).join('/')
 
 function printComments(comments) {
